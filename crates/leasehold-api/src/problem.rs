@@ -1,0 +1,235 @@
+//! Refusals: RFC 9457 problem documents with a stable `code`.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Why a request was refused, for programs. The codes are part of the API and do not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// A seat belongs to someone else at the moment.
+    SeatTaken,
+    /// Fewer units are left than asked for, or no seats together.
+    SoldOut,
+    /// The event is closed.
+    EventClosed,
+    /// The event's id is in use.
+    EventExists,
+    /// The hold is over.
+    HoldExpired,
+    /// The hold ended in another way than this request needs.
+    HoldState,
+    /// No such thing, or not yours.
+    NotFound,
+    /// The hold cannot be extended further.
+    ExtendCap,
+    /// The hold changed in between.
+    VersionMismatch,
+    /// The holder has as much as the event allows.
+    LimitPerHolder,
+    /// A capacity cannot fall below what is sold, held and blocked.
+    CapacityInUse,
+    /// The payment reference belongs to another hold.
+    PaymentRefUsed,
+    /// The payment cannot be turned into a sale any more: give the money back.
+    RefundDue,
+    /// The server wants an idempotency key.
+    IdempotencyMissing,
+    /// The idempotency key is not one.
+    IdempotencyInvalid,
+    /// The first request with this key is still being worked on.
+    IdempotencyInFlight,
+    /// This key was used for another request.
+    IdempotencyMismatch,
+    /// The request is not what the API reads: bad JSON, unknown or doubled field, bad identifier.
+    BadRequest,
+    /// The request reads well and makes no sense: wrong type, out of range, contradicting itself.
+    Invalid,
+    /// The method is not one of this path.
+    MethodNotAllowed,
+    /// The body took too long to arrive.
+    Timeout,
+    /// The body is too large.
+    TooLarge,
+    /// The body is not plain JSON in UTF-8.
+    UnsupportedMediaType,
+    /// The request's head is too large.
+    HeadTooLarge,
+    /// Too many requests from this address or for this event.
+    QuotaExceeded,
+    /// The server sheds load.
+    Overloaded,
+    /// The request may have taken effect, or not: ask again with the same idempotency key.
+    OutcomeUnknown,
+}
+
+impl Code {
+    /// All codes, for documentation and tests.
+    pub const ALL: [Code; 27] = [
+        Code::SeatTaken,
+        Code::SoldOut,
+        Code::EventClosed,
+        Code::EventExists,
+        Code::HoldExpired,
+        Code::HoldState,
+        Code::NotFound,
+        Code::ExtendCap,
+        Code::VersionMismatch,
+        Code::LimitPerHolder,
+        Code::CapacityInUse,
+        Code::PaymentRefUsed,
+        Code::RefundDue,
+        Code::IdempotencyMissing,
+        Code::IdempotencyInvalid,
+        Code::IdempotencyInFlight,
+        Code::IdempotencyMismatch,
+        Code::BadRequest,
+        Code::Invalid,
+        Code::MethodNotAllowed,
+        Code::Timeout,
+        Code::TooLarge,
+        Code::UnsupportedMediaType,
+        Code::HeadTooLarge,
+        Code::QuotaExceeded,
+        Code::Overloaded,
+        Code::OutcomeUnknown,
+    ];
+
+    /// The code as it stands in the document.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::SeatTaken => "seat-taken",
+            Code::SoldOut => "sold-out",
+            Code::EventClosed => "event-closed",
+            Code::EventExists => "event-exists",
+            Code::HoldExpired => "hold-expired",
+            Code::HoldState => "hold-state",
+            Code::NotFound => "not-found",
+            Code::ExtendCap => "extend-cap",
+            Code::VersionMismatch => "version-mismatch",
+            Code::LimitPerHolder => "limit-per-holder",
+            Code::CapacityInUse => "capacity-in-use",
+            Code::PaymentRefUsed => "payment-ref-used",
+            Code::RefundDue => "refund-due",
+            Code::IdempotencyMissing => "idempotency-missing",
+            Code::IdempotencyInvalid => "idempotency-invalid",
+            Code::IdempotencyInFlight => "idempotency-in-flight",
+            Code::IdempotencyMismatch => "idempotency-mismatch",
+            Code::BadRequest => "bad-request",
+            Code::Invalid => "invalid",
+            Code::MethodNotAllowed => "method-not-allowed",
+            Code::Timeout => "timeout",
+            Code::TooLarge => "too-large",
+            Code::UnsupportedMediaType => "unsupported-media-type",
+            Code::HeadTooLarge => "head-too-large",
+            Code::QuotaExceeded => "quota-exceeded",
+            Code::Overloaded => "overloaded",
+            Code::OutcomeUnknown => "outcome-unknown",
+        }
+    }
+
+    /// The HTTP status that goes with the code.
+    pub fn status(self) -> u16 {
+        match self {
+            Code::BadRequest | Code::IdempotencyMissing | Code::IdempotencyInvalid => 400,
+            Code::NotFound => 404,
+            Code::MethodNotAllowed => 405,
+            Code::Timeout => 408,
+            Code::SeatTaken
+            | Code::SoldOut
+            | Code::EventClosed
+            | Code::EventExists
+            | Code::HoldState
+            | Code::ExtendCap
+            | Code::CapacityInUse
+            | Code::PaymentRefUsed
+            | Code::RefundDue
+            | Code::IdempotencyInFlight => 409,
+            Code::HoldExpired => 410,
+            Code::VersionMismatch => 412,
+            Code::TooLarge => 413,
+            Code::UnsupportedMediaType => 415,
+            Code::Invalid | Code::LimitPerHolder | Code::IdempotencyMismatch => 422,
+            Code::QuotaExceeded => 429,
+            Code::HeadTooLarge => 431,
+            Code::Overloaded | Code::OutcomeUnknown => 503,
+        }
+    }
+
+    /// A short sentence for people, the same for every occurrence of the code.
+    pub fn title(self) -> &'static str {
+        match self {
+            Code::SeatTaken => "the seat is taken",
+            Code::SoldOut => "not enough is left",
+            Code::EventClosed => "the event is closed",
+            Code::EventExists => "the event exists already",
+            Code::HoldExpired => "the hold is over",
+            Code::HoldState => "the hold is in another state",
+            Code::NotFound => "no such thing",
+            Code::ExtendCap => "the hold cannot be extended further",
+            Code::VersionMismatch => "the hold has changed",
+            Code::LimitPerHolder => "the holder has as much as is allowed",
+            Code::CapacityInUse => "the capacity is in use",
+            Code::PaymentRefUsed => "the payment belongs to another hold",
+            Code::RefundDue => "the payment must be given back",
+            Code::IdempotencyMissing => "an idempotency key is required",
+            Code::IdempotencyInvalid => "the idempotency key is not valid",
+            Code::IdempotencyInFlight => "the first request with this key is not finished",
+            Code::IdempotencyMismatch => "the key was used for another request",
+            Code::BadRequest => "the request cannot be read",
+            Code::Invalid => "the request makes no sense",
+            Code::MethodNotAllowed => "the method is not allowed here",
+            Code::Timeout => "the request took too long to arrive",
+            Code::TooLarge => "the request is too large",
+            Code::UnsupportedMediaType => "the body must be application/json in UTF-8",
+            Code::HeadTooLarge => "the request's headers are too large",
+            Code::QuotaExceeded => "too many requests",
+            Code::Overloaded => "the server is overloaded",
+            Code::OutcomeUnknown => "the outcome is unknown",
+        }
+    }
+}
+
+/// An RFC 9457 problem document.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// A URI that names the kind of problem: `urn:leasehold:problem:` and the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind of problem in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable code to match on.
+    pub code: String,
+    /// What happened this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The seats that were taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seats: Option<Vec<String>>,
+    /// The pool that ran short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Units or seats still free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<u32>,
+    /// Units or seats in the hands of buyers who have not paid: they may come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returning: Option<u32>,
+    /// The payment to give back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payment_ref: Option<String>,
+}
+
+impl Problem {
+    /// A document for this code with nothing but the fixed parts.
+    pub fn new(code: Code) -> Self {
+        Self {
+            kind: format!("urn:leasehold:problem:{}", code.as_str()),
+            title: code.title().to_owned(),
+            status: code.status(),
+            code: code.as_str().to_owned(),
+            ..Self::default()
+        }
+    }
+}
