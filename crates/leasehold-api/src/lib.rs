@@ -13,9 +13,9 @@ mod problem;
 pub use availability::{Availability, PoolCount, SeatChange, SeatCounts, StreamChange, StreamReset};
 pub use booking::{BookingView, CancelBooking, ConfirmHold};
 pub use event::{
-    BlockedUnits, PlacedSeat,
-    BlockView, CreateBlock, CreateEvent, EventList, EventView, LayoutSpec, PatchEvent, PolicySpec, PolicyView,
-    PoolCapacity, PoolSpec, PoolView, RowView, SeatSpec, SectionSpec, SectionView,
+    BlockView, BlockedUnits, CreateBlock, CreateEvent, EventList, EventView, LayoutSpec, PatchEvent,
+    PlacedSeat, PolicySpec, PolicyView, PoolCapacity, PoolSpec, PoolView, RowView, SeatSpec, SectionSpec,
+    SectionView,
 };
 pub use hold::{
     BeginPayment, BestSpec, CreateHold, HoldList, HoldView, ItemSpec, ItemView, PatchHold, PaymentFailed,

@@ -1,0 +1,153 @@
+//! What a command changed: log entries, each with the things it touched.
+
+use std::ops::Range;
+
+use crate::{BlockSlot, BookingSlot, EventNo, HoldSlot, PoolNo, Reference, SeatNo, Timestamp};
+
+/// Everything that commands changed, in order. Reused from batch to batch.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// The log entries.
+    pub entries: Vec<Entry>,
+    /// What the entries touched; each entry has its range of it.
+    pub touched: Vec<Touched>,
+    /// Numbers of holds that were forgotten. No log entry: nothing happened to them.
+    pub forgotten: Vec<u64>,
+}
+
+/// One log entry. Entries have consecutive numbers, and so have an event's entries their versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The entry's number.
+    pub seq: u64,
+    /// The event it is about.
+    pub event: EventNo,
+    /// The event's version after it.
+    pub version: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What happened.
+    pub kind: Kind,
+    /// Its part of [`Changes::touched`].
+    pub touched: Range<usize>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An event was created.
+    EventCreated,
+    /// Its rules or capacities changed.
+    EventUpdated,
+    /// It stopped selling.
+    EventClosed,
+    /// It sells again.
+    EventOpened,
+    /// A hold was granted.
+    HoldCreated,
+    /// A hold lives longer.
+    HoldExtended,
+    /// A hold has other items.
+    HoldAmended,
+    /// A hold was given back.
+    HoldReleased,
+    /// A hold's time ran out.
+    HoldExpired,
+    /// A hold was taken away.
+    HoldRevoked,
+    /// The buyer went to pay.
+    PaymentBegun,
+    /// The payment failed.
+    PaymentFailed,
+    /// A hold became a sale.
+    BookingCreated,
+    /// A sale was undone.
+    BookingCancelled,
+    /// A payment came too late.
+    RefundDue,
+    /// Seats or units were kept back.
+    BlockCreated,
+    /// They are on sale again.
+    BlockRemoved,
+}
+
+/// A thing that an entry changed. Its new state is read from the [`State`](crate::State).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touched {
+    /// The event itself: policy, state.
+    Event(EventNo),
+    /// A seat.
+    Seat(EventNo, SeatNo),
+    /// A pool.
+    Pool(EventNo, PoolNo),
+    /// A hold.
+    Hold(HoldSlot),
+    /// A booking.
+    Booking(BookingSlot),
+    /// A block.
+    Block(BlockSlot),
+    /// A block that is gone: its number.
+    BlockGone(u64),
+    /// A payment.
+    Payment(EventNo, Reference),
+}
+
+impl Changes {
+    /// What an entry touched.
+    pub fn touched_by(&self, entry: &Entry) -> &[Touched] {
+        &self.touched[entry.touched.clone()]
+    }
+
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.touched.clear();
+        self.forgotten.clear();
+    }
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 17] = [
+        Kind::EventCreated,
+        Kind::EventUpdated,
+        Kind::EventClosed,
+        Kind::EventOpened,
+        Kind::HoldCreated,
+        Kind::HoldExtended,
+        Kind::HoldAmended,
+        Kind::HoldReleased,
+        Kind::HoldExpired,
+        Kind::HoldRevoked,
+        Kind::PaymentBegun,
+        Kind::PaymentFailed,
+        Kind::BookingCreated,
+        Kind::BookingCancelled,
+        Kind::RefundDue,
+        Kind::BlockCreated,
+        Kind::BlockRemoved,
+    ];
+
+    /// The kind's name in the log and the stream.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::EventCreated => "event.created",
+            Kind::EventUpdated => "event.updated",
+            Kind::EventClosed => "event.closed",
+            Kind::EventOpened => "event.opened",
+            Kind::HoldCreated => "hold.created",
+            Kind::HoldExtended => "hold.extended",
+            Kind::HoldAmended => "hold.amended",
+            Kind::HoldReleased => "hold.released",
+            Kind::HoldExpired => "hold.expired",
+            Kind::HoldRevoked => "hold.revoked",
+            Kind::PaymentBegun => "payment.begun",
+            Kind::PaymentFailed => "payment.failed",
+            Kind::BookingCreated => "booking.created",
+            Kind::BookingCancelled => "booking.cancelled",
+            Kind::RefundDue => "refund.due",
+            Kind::BlockCreated => "block.created",
+            Kind::BlockRemoved => "block.removed",
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What must hold after every step, whatever happened. The numbers are those of ARCHITECTURE.md.
+//!
+//! [`check`] recomputes the state from its holds, bookings and blocks and compares. [`Watch`] sees every
+//! step and judges what only shows between two states: fences, versions, times.
+
+use std::collections::BTreeMap;
+
+use crate::hold::units;
+use crate::{
+    BookingState, Changes, Event, EventNo, Fence, Hold, HoldId, HoldState, Item, Kind, Owner, PaymentState,
+    Refusal, Reply, SeatNo, State, StatusCounts, Timestamp, Touched,
+};
+
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Which: `I1` to `I18`.
+    pub invariant: &'static str,
+    /// What was found.
+    pub what: String,
+}
+
+/// Recomputes everything that can be, and lists what differs.
+pub fn check(state: &State) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    let claims = claims(state, &mut broken);
+    for event in state.events() {
+        check_seats(event, &claims, &mut broken);
+        check_pools(state, event, &mut broken);
+        check_holders(state, event, &mut broken);
+    }
+    check_holds(state, &mut broken);
+    check_payments(state, &mut broken);
+    broken
+}
+
+/// Every live claim on a seat; a second one breaks I1.
+fn claims(state: &State, broken: &mut Vec<Broken>) -> BTreeMap<(EventNo, SeatNo), Owner> {
+    let mut claims = BTreeMap::new();
+    let mut claim = |event: EventNo, items: &[Item], owner: Owner| {
+        for item in items {
+            if let Item::Seat { seat, .. } = *item
+                && let Some(other) = claims.insert((event, seat), owner)
+            {
+                broken.push(Broken {
+                    invariant: "I1",
+                    what: format!("seat {seat:?} has {owner:?} and {other:?}"),
+                });
+            }
+        }
+    };
+    for (slot, hold) in state.holds().filter(|(_, hold)| hold.keeps_items()) {
+        claim(hold.event, &hold.items, Owner::Hold(slot));
+    }
+    for (slot, booking) in state.bookings().filter(|(_, booking)| booking.state == BookingState::Booked) {
+        claim(booking.event, &booking.items, Owner::Booking(slot));
+    }
+    for (slot, block) in state.blocks() {
+        claim(block.event, &block.items, Owner::Block(slot));
+    }
+    claims
+}
+
+fn check_seats(event: &Event, claims: &BTreeMap<(EventNo, SeatNo), Owner>, broken: &mut Vec<Broken>) {
+    let mut counts = StatusCounts::default();
+    for (place, seat) in event.seats().iter().enumerate() {
+        let number = SeatNo(place as u32);
+        let claimed = claims.get(&(event.number, number)).copied().unwrap_or(Owner::Free);
+        if seat.owner != claimed {
+            let what = format!("seat {number:?} belongs to {:?} and is claimed by {claimed:?}", seat.owner);
+            broken.push(Broken { invariant: "I18", what });
+        }
+        match claimed {
+            Owner::Free => counts.free += 1,
+            Owner::Hold(_) => counts.held += 1,
+            Owner::Booking(_) => counts.sold += 1,
+            Owner::Block(_) => counts.blocked += 1,
+        }
+    }
+    if counts != event.counts() || counts.total() != event.layout.seat_count() {
+        broken
+            .push(Broken { invariant: "I2", what: format!("counted {counts:?}, kept {:?}", event.counts()) });
+    }
+}
+
+fn check_pools(state: &State, event: &Event, broken: &mut Vec<Broken>) {
+    let mut sums = vec![(0_u64, 0_u64, 0_u64); event.pools().len()];
+    let quantity_of = |items: &[Item], add: &mut dyn FnMut(usize, u64)| {
+        for item in items {
+            if let Item::Pool { pool, quantity } = *item {
+                add(pool.0 as usize, u64::from(quantity));
+            }
+        }
+    };
+    for (_, hold) in state.holds().filter(|(_, hold)| hold.event == event.number && hold.keeps_items()) {
+        quantity_of(&hold.items, &mut |pool, quantity| sums[pool].0 += quantity);
+    }
+    let booked =
+        |booking: &crate::Booking| booking.event == event.number && booking.state == BookingState::Booked;
+    for (_, booking) in state.bookings().filter(|(_, booking)| booked(booking)) {
+        quantity_of(&booking.items, &mut |pool, quantity| sums[pool].1 += quantity);
+    }
+    for (_, block) in state.blocks().filter(|(_, block)| block.event == event.number) {
+        quantity_of(&block.items, &mut |pool, quantity| sums[pool].2 += quantity);
+    }
+    for (pool, (held, sold, blocked)) in event.pools().iter().zip(sums) {
+        let kept = (u64::from(pool.held), u64::from(pool.sold), u64::from(pool.blocked));
+        if kept != (held, sold, blocked) {
+            let what = format!("pool {}: counted {:?}, kept {kept:?}", pool.id, (held, sold, blocked));
+            broken.push(Broken { invariant: "I3", what });
+        }
+        if held + sold + blocked > u64::from(pool.capacity) {
+            broken.push(Broken { invariant: "I2", what: format!("pool {} is oversold", pool.id) });
+        }
+    }
+}
+
+fn check_holders(state: &State, event: &Event, broken: &mut Vec<Broken>) {
+    let Some(kept) = event.holders() else { return };
+    let mut counted: BTreeMap<&str, i64> = BTreeMap::new();
+    for (_, hold) in state.holds().filter(|(_, hold)| hold.event == event.number && hold.keeps_items()) {
+        if let Some(holder) = &hold.holder {
+            *counted.entry(holder.as_str()).or_default() += units(&hold.items);
+        }
+    }
+    let booked =
+        |booking: &crate::Booking| booking.event == event.number && booking.state == BookingState::Booked;
+    for (_, booking) in state.bookings().filter(|(_, booking)| booked(booking)) {
+        if let Some(holder) = &booking.holder {
+            *counted.entry(holder.as_str()).or_default() += units(&booking.items);
+        }
+    }
+    let same = counted.len() == kept.len()
+        && kept.iter().all(|(holder, count)| counted.get(holder.as_str()) == Some(&i64::from(*count)));
+    if !same {
+        broken
+            .push(Broken { invariant: "I12", what: format!("holders: counted {counted:?}, kept {kept:?}") });
+    }
+}
+
+fn check_holds(state: &State, broken: &mut Vec<Broken>) {
+    let mut scheduled = 0;
+    for (slot, hold) in state.holds() {
+        let until = hold.live_until();
+        let finite = hold.keeps_items() && until != Timestamp::NEVER;
+        scheduled += usize::from(finite);
+        if finite && !state.due_holds().contains(&(until, slot)) {
+            broken.push(Broken { invariant: "I5", what: format!("{} is not scheduled to end", hold.id) });
+        }
+        let late = finite && (until > hold.life_end || hold.expires_at > hold.life_end);
+        let extended_too_far =
+            hold.payment.is_none() && hold.expires_at > hold.hard_deadline && hold.state == HoldState::Held;
+        if late || extended_too_far {
+            broken.push(Broken { invariant: "I5", what: format!("{} outlives its deadline", hold.id) });
+        }
+        let sold = hold.state == HoldState::Confirmed;
+        if sold != hold.booking.is_some_and(|id| state.booking(id).is_some()) {
+            broken.push(Broken { invariant: "I6", what: format!("{} and its booking disagree", hold.id) });
+        }
+    }
+    if scheduled != state.due_holds().len() {
+        broken.push(Broken { invariant: "I5", what: "something is scheduled that is over".to_owned() });
+    }
+}
+
+fn check_payments(state: &State, broken: &mut Vec<Broken>) {
+    for payment in state.payments() {
+        let booked = state
+            .bookings()
+            .filter(|(_, sale)| {
+                sale.event == payment.event && sale.payment_ref.as_ref() == Some(&payment.reference)
+            })
+            .count();
+        let paying = state.hold(payment.hold).is_some_and(|hold| {
+            hold.state == HoldState::Confirming
+                && hold.payment.as_ref().is_some_and(|phase| phase.reference == payment.reference)
+        });
+        let consistent = match payment.state {
+            PaymentState::Pending => paying && booked == 0,
+            PaymentState::Booked => booked == 1,
+            PaymentState::RefundDue | PaymentState::Void => booked == 0 && !paying,
+        };
+        if !consistent {
+            let what = format!("payment {} is {:?}, {booked} bookings", payment.reference, payment.state);
+            broken.push(Broken { invariant: "I7", what });
+        }
+    }
+}
+
+/// Sees every step, and judges what only shows between two states.
+#[derive(Debug, Clone, Default)]
+pub struct Watch {
+    seq: u64,
+    versions: BTreeMap<EventNo, u64>,
+    /// For each seat that ever had an owner: the last one, as a hold's id or block's number, and the fence.
+    seats: BTreeMap<(EventNo, SeatNo), (Option<u128>, Fence)>,
+    holds: BTreeMap<HoldId, Hold>,
+}
+
+impl Watch {
+    /// Judges one step: a command at `now` and what came of it. `changes` has this step's entries only.
+    pub fn step(
+        &mut self,
+        state: &State,
+        changes: &Changes,
+        outcome: &Result<Reply, Refusal>,
+        now: Timestamp,
+    ) -> Vec<Broken> {
+        let mut broken = Vec::new();
+        for entry in &changes.entries {
+            self.seq += 1;
+            let version = self.versions.entry(entry.event).or_default();
+            *version += 1;
+            if entry.seq != self.seq || entry.version != *version {
+                broken.push(Broken { invariant: "I14", what: format!("gap before {entry:?}") });
+            }
+            if outcome.is_err() && entry.kind != Kind::HoldExpired {
+                broken.push(Broken { invariant: "I10", what: format!("refused, and yet {entry:?}") });
+            }
+            for touched in changes.touched_by(entry) {
+                if let Touched::Hold(slot) = touched
+                    && let Some(hold) = state.hold_at(*slot)
+                {
+                    self.judge_hold(hold, entry.kind, now, &mut broken);
+                }
+            }
+        }
+        for touched in &changes.touched {
+            if let Touched::Seat(event, seat) = *touched {
+                self.judge_seat(state, event, seat, &mut broken);
+            }
+        }
+        judge_refusal(state, outcome, now, &mut broken);
+        broken
+    }
+
+    fn judge_hold(&mut self, hold: &Hold, kind: Kind, now: Timestamp, broken: &mut Vec<Broken>) {
+        let before = self.holds.insert(hold.id, hold.clone());
+        let Some(before) = before else { return };
+        if kind == Kind::HoldExpired && now < before.live_until() {
+            broken.push(Broken { invariant: "I15", what: format!("{} expired early", hold.id) });
+        }
+        if kind == Kind::BookingCreated && before.keeps_items() && !before.is_live(now) {
+            broken.push(Broken { invariant: "I6", what: format!("{} was sold after its end", hold.id) });
+        }
+        if before.state == HoldState::Confirmed && hold.state != HoldState::Confirmed {
+            broken.push(Broken { invariant: "I8", what: format!("{} came back from its sale", hold.id) });
+        }
+    }
+
+    fn judge_seat(&mut self, state: &State, event: EventNo, seat: SeatNo, broken: &mut Vec<Broken>) {
+        let now = state.event(event).expect("touched seats have events").seat(seat);
+        let owner = match now.owner {
+            Owner::Free => None,
+            Owner::Hold(slot) => state.hold_at(slot).map(|hold| hold.id.as_raw()),
+            Owner::Booking(slot) => state.booking_at(slot).map(|booking| booking.hold.as_raw()),
+            Owner::Block(slot) => state.block_at(slot).map(|block| block.id.as_raw()),
+        };
+        let (last, fence) = self.seats.get(&(event, seat)).copied().unwrap_or((None, Fence(0)));
+        let grew = now.fence > fence;
+        let passed_on = owner.is_some() && owner != last;
+        if now.fence < fence || (passed_on && !grew) {
+            broken.push(Broken {
+                invariant: "I4",
+                what: format!("{seat:?}: fence {fence:?} then {:?}", now.fence),
+            });
+        }
+        self.seats.insert((event, seat), (owner.or(last), now.fence));
+    }
+}
+
+/// Nobody is refused for want of something that was there.
+fn judge_refusal(state: &State, outcome: &Result<Reply, Refusal>, now: Timestamp, broken: &mut Vec<Broken>) {
+    let due = state.next_due().is_some_and(|due| due <= now);
+    let falsely = match outcome {
+        Err(Refusal::PoolShort { .. } | Refusal::NotTogether { .. }) => due,
+        Err(Refusal::SeatsTaken(seats)) => seats.is_empty(),
+        _ => false,
+    };
+    if falsely {
+        broken.push(Broken { invariant: "I16", what: "refused while something was due".to_owned() });
+    }
+}

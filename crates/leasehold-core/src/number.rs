@@ -1,0 +1,166 @@
+//! Numbers with a meaning: ids that callers see, and places in the state's tables.
+
+use std::fmt;
+use std::num::NonZeroU128;
+
+/// An event's place in the order of creation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventNo(pub u32);
+
+/// A seat's place in its event's layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SeatNo(pub u32);
+
+/// A pool's place in its event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolNo(pub u32);
+
+/// A section's place in its event's layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SectionNo(pub u32);
+
+/// Where a hold stands in the state's table; reused after the hold is forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldSlot(pub u32);
+
+/// Where a booking stands in the state's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BookingSlot(pub u32);
+
+/// Where a block stands in the state's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockSlot(pub u32);
+
+/// A seat's fencing token: it grows with every change of owner.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+/// How often this data set was restored from a backup. Fences of a later epoch are higher than all earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u32);
+
+impl Epoch {
+    /// The epoch of a data set that was never restored.
+    pub const FIRST: Epoch = Epoch(1);
+
+    /// The lowest fence of this epoch. A billion changes of one seat fit below the next epoch's.
+    pub const fn fence_floor(self) -> Fence {
+        Fence((self.0 as u64).saturating_sub(1) << 40)
+    }
+}
+
+impl Fence {
+    /// The fence after this one, in `epoch`.
+    #[must_use]
+    pub fn next(self, epoch: Epoch) -> Fence {
+        Fence(self.0.max(epoch.fence_floor().0) + 1)
+    }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(NonZeroU128);
+
+        impl $name {
+            /// What its text begins with.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// The id with this number; none for 0.
+            pub fn from_raw(raw: u128) -> Option<Self> {
+                NonZeroU128::new(raw).map(Self)
+            }
+
+            /// The id's number.
+            pub fn as_raw(self) -> u128 {
+                self.0.get()
+            }
+
+            /// Reads the one way an id is written; anything else is none.
+            pub fn parse(text: &str) -> Option<Self> {
+                decode(text.strip_prefix($prefix)?).and_then(Self::from_raw)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let text = encode(self.0.get());
+                f.write_str($prefix)?;
+                f.write_str(std::str::from_utf8(&text).expect("the alphabet is ASCII"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+id!(
+    /// Names a hold. Knowing it gives no rights: the hold's secret does.
+    HoldId,
+    "hold_"
+);
+id!(
+    /// Names a sale.
+    BookingId,
+    "book_"
+);
+id!(
+    /// Names seats kept back from sale.
+    BlockId,
+    "block_"
+);
+
+/// Crockford's base 32, lower case: no letter that is mistaken for a digit.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+fn encode(mut number: u128) -> [u8; 26] {
+    let mut text = [b'0'; 26];
+    for digit in text.iter_mut().rev() {
+        *digit = ALPHABET[(number & 31) as usize];
+        number >>= 5;
+    }
+    text
+}
+
+fn decode(text: &str) -> Option<u128> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 26 || bytes[0] > b'7' {
+        return None;
+    }
+    bytes.iter().try_fold(0_u128, |number, byte| {
+        let digit = ALPHABET.iter().position(|letter| letter == byte)?;
+        Some(number << 5 | digit as u128)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_back_from_its_text_and_from_no_other() {
+        for raw in [1, 31, 32, u128::MAX, u128::MAX / 3] {
+            let id = HoldId::from_raw(raw).expect("not zero");
+            assert_eq!(HoldId::parse(&id.to_string()), Some(id));
+            assert_eq!(HoldId::parse(&id.to_string().to_uppercase()), None);
+            assert_eq!(BookingId::parse(&id.to_string()), None);
+        }
+        for text in
+            ["", "hold_", "hold_0", "hold_00000000000000000000000000", "hold_8zzzzzzzzzzzzzzzzzzzzzzzzz"]
+        {
+            assert_eq!(HoldId::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn fences_of_a_later_epoch_are_higher() {
+        let late = Fence(123_456).next(Epoch(1));
+        assert_eq!(late, Fence(123_457));
+        assert!(Fence(3).next(Epoch(2)) > late);
+    }
+}

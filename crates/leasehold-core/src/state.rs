@@ -1,0 +1,461 @@
+//! Everything that is known: events, holds, bookings, blocks and payments, with the ways to find them.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+
+use crate::hold::units;
+use crate::{
+    Block, BlockId, BlockSlot, Booking, BookingId, BookingSlot, BookingState, Changes, Entry, Epoch, Event,
+    EventNo, Hold, HoldId, HoldSlot, HoldState, Item, Kind, Name, Owner, Payment, Reference, Timestamp,
+    Touched,
+};
+
+/// The whole state. Changed by [`State::apply`] and [`State::expire_due`], and by nothing else once it is loaded.
+#[derive(Debug, Clone)]
+pub struct State {
+    pub(crate) epoch: Epoch,
+    /// The number of the last log entry.
+    seq: u64,
+    pub(crate) events: Vec<Event>,
+    event_ids: HashMap<Name, EventNo>,
+    pub(crate) holds: Table<Hold>,
+    pub(crate) bookings: Table<Booking>,
+    pub(crate) blocks: Table<Block>,
+    pub(crate) payments: HashMap<(EventNo, Reference), Payment>,
+    /// When each live hold ends by itself, soonest first.
+    due: BTreeSet<(Timestamp, HoldSlot)>,
+    /// Ended holds without any payment, in the order they ended.
+    ended: VecDeque<HoldSlot>,
+}
+
+/// Things in slots, found by their id. Slots of removed things are used again.
+#[derive(Debug, Clone)]
+pub(crate) struct Table<T> {
+    slots: Vec<Option<T>>,
+    vacant: Vec<u32>,
+    by_id: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+/// A thing with an id.
+pub(crate) trait Identified {
+    fn raw_id(&self) -> u128;
+}
+
+impl State {
+    /// Nothing at all, in this epoch.
+    pub fn new(epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            seq: 0,
+            events: Vec::new(),
+            event_ids: HashMap::new(),
+            holds: Table::new(),
+            bookings: Table::new(),
+            blocks: Table::new(),
+            payments: HashMap::new(),
+            due: BTreeSet::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// The epoch fences are issued in.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The number of the last log entry.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// All events in the order of creation.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// One event.
+    pub fn event(&self, event: EventNo) -> Option<&Event> {
+        self.events.get(event.0 as usize)
+    }
+
+    /// The event with this id.
+    pub fn event_number(&self, id: &Name) -> Option<EventNo> {
+        self.event_ids.get(id).copied()
+    }
+
+    /// The hold with this id.
+    pub fn hold(&self, id: HoldId) -> Option<&Hold> {
+        self.hold_slot(id).and_then(|slot| self.hold_at(slot))
+    }
+
+    /// Where the hold with this id stands.
+    pub fn hold_slot(&self, id: HoldId) -> Option<HoldSlot> {
+        self.holds.find(id.as_raw()).map(HoldSlot)
+    }
+
+    /// The hold in this slot.
+    pub fn hold_at(&self, slot: HoldSlot) -> Option<&Hold> {
+        self.holds.get(slot.0)
+    }
+
+    /// All holds, in no order.
+    pub fn holds(&self) -> impl Iterator<Item = (HoldSlot, &Hold)> {
+        self.holds.iter().map(|(slot, hold)| (HoldSlot(slot), hold))
+    }
+
+    /// The booking with this id.
+    pub fn booking(&self, id: BookingId) -> Option<&Booking> {
+        self.bookings.find(id.as_raw()).and_then(|slot| self.bookings.get(slot))
+    }
+
+    /// The booking in this slot.
+    pub fn booking_at(&self, slot: BookingSlot) -> Option<&Booking> {
+        self.bookings.get(slot.0)
+    }
+
+    /// All bookings, in no order.
+    pub fn bookings(&self) -> impl Iterator<Item = (BookingSlot, &Booking)> {
+        self.bookings.iter().map(|(slot, booking)| (BookingSlot(slot), booking))
+    }
+
+    /// The block with this id.
+    pub fn block(&self, id: BlockId) -> Option<&Block> {
+        self.blocks.find(id.as_raw()).and_then(|slot| self.blocks.get(slot))
+    }
+
+    /// The block in this slot.
+    pub fn block_at(&self, slot: BlockSlot) -> Option<&Block> {
+        self.blocks.get(slot.0)
+    }
+
+    /// All blocks, in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = (BlockSlot, &Block)> {
+        self.blocks.iter().map(|(slot, block)| (BlockSlot(slot), block))
+    }
+
+    /// What is known of a payment.
+    pub fn payment(&self, event: EventNo, reference: &Reference) -> Option<&Payment> {
+        self.payments.get(&(event, reference.clone()))
+    }
+
+    /// All payments, in no order.
+    pub fn payments(&self) -> impl Iterator<Item = &Payment> {
+        self.payments.values()
+    }
+
+    /// When the next hold ends by itself.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn due_holds(&self) -> &BTreeSet<(Timestamp, HoldSlot)> {
+        &self.due
+    }
+
+    pub(crate) fn event_mut(&mut self, event: EventNo) -> &mut Event {
+        &mut self.events[event.0 as usize]
+    }
+
+    pub(crate) fn hold_mut(&mut self, slot: HoldSlot) -> &mut Hold {
+        self.holds.get_mut(slot.0).expect("the slot was found in this command")
+    }
+
+    pub(crate) fn next_number(&self) -> u64 {
+        self.seq + 1
+    }
+
+    /// Writes the log entry for what was touched since `from`.
+    pub(crate) fn log(
+        &mut self,
+        changes: &mut Changes,
+        from: usize,
+        event: EventNo,
+        at: Timestamp,
+        kind: Kind,
+    ) {
+        self.seq += 1;
+        let seq = self.seq;
+        let this = self.event_mut(event);
+        this.version += 1;
+        let version = this.version;
+        let touched = from..changes.touched.len();
+        changes.entries.push(Entry { seq, event, version, at, kind, touched });
+    }
+
+    pub(crate) fn schedule(&mut self, slot: HoldSlot) {
+        let until = self.hold_at(slot).expect("the hold is there").live_until();
+        if until != Timestamp::NEVER {
+            self.due.insert((until, slot));
+        }
+    }
+
+    pub(crate) fn unschedule(&mut self, slot: HoldSlot) {
+        let until = self.hold_at(slot).expect("the hold is there").live_until();
+        self.due.remove(&(until, slot));
+    }
+
+    /// Notes that a hold ended without a payment, and forgets the oldest such holds beyond the limits.
+    pub(crate) fn remember_ended(&mut self, slot: HoldSlot, now: Timestamp, changes: &mut Changes) {
+        if !self.hold_at(slot).is_some_and(Hold::has_payment) {
+            self.ended.push_back(slot);
+        }
+        self.forget_ended(now, changes);
+    }
+
+    /// Forgets the oldest ended holds beyond the limits; a few at a time.
+    pub(crate) fn forget_ended(&mut self, now: Timestamp, changes: &mut Changes) {
+        use crate::limits::{ENDED_HOLDS_AGE_MAX, ENDED_HOLDS_MAX};
+        for _ in 0..4 {
+            let Some(&oldest) = self.ended.front() else { return };
+            let Some(hold) = self.hold_at(oldest) else { unreachable!("ended holds leave only here") };
+            let (revived, number) = (hold.has_payment(), hold.number);
+            let too_old = now >= hold.ended_at.after(ENDED_HOLDS_AGE_MAX);
+            if !revived && !too_old && self.ended.len() <= ENDED_HOLDS_MAX {
+                return;
+            }
+            self.ended.pop_front();
+            if !revived {
+                changes.forgotten.push(number);
+                self.holds.remove(oldest.0);
+            }
+        }
+    }
+}
+
+/// Loading: what was saved is put back as it was, in any order, then [`State::finish_loading`] ties it together.
+impl State {
+    /// Puts back the number of the last log entry.
+    pub fn load_seq(&mut self, seq: u64) {
+        self.seq = seq;
+    }
+
+    /// Puts an event back, everything free; events come in the order of their numbers.
+    pub fn load_event(&mut self, event: Event) {
+        let place = event.number.0 as usize;
+        match self.events.get_mut(place) {
+            Some(known) => *known = event,
+            None => {
+                assert_eq!(place, self.events.len(), "events are loaded in order");
+                self.event_ids.insert(event.id.clone(), event.number);
+                self.events.push(event);
+            }
+        }
+    }
+
+    /// An event that is being loaded.
+    pub fn loading_event(&mut self, event: EventNo) -> Option<&mut Event> {
+        self.events.get_mut(event.0 as usize)
+    }
+
+    /// Puts a hold back, or a newer image of it.
+    pub fn load_hold(&mut self, hold: Hold) {
+        self.holds.put(hold);
+    }
+
+    /// Puts a booking back, or a newer image of it.
+    pub fn load_booking(&mut self, booking: Booking) {
+        self.bookings.put(booking);
+    }
+
+    /// Puts a block back.
+    pub fn load_block(&mut self, block: Block) {
+        self.blocks.put(block);
+    }
+
+    /// Removes a block that is gone.
+    pub fn unload_block(&mut self, number: u64) {
+        let slot = self.blocks.iter().find(|(_, block)| block.number == number).map(|(slot, _)| slot);
+        if let Some(slot) = slot {
+            self.blocks.remove(slot);
+        }
+    }
+
+    /// Puts a payment back, or a newer image of it.
+    pub fn load_payment(&mut self, payment: Payment) {
+        self.payments.insert((payment.event, payment.reference.clone()), payment);
+    }
+
+    /// Gives every item to its owner, counts, and schedules what ends by itself.
+    ///
+    /// Says what contradicts itself: an item with two owners, or more units than there are.
+    pub fn finish_loading(&mut self) -> Result<(), String> {
+        let holds: Vec<HoldSlot> =
+            self.holds().filter(|(_, hold)| hold.keeps_items()).map(|(slot, _)| slot).collect();
+        for slot in holds {
+            let hold = self.hold_at(slot).expect("just listed");
+            let (event, items, holder) = (hold.event, hold.items.clone(), hold.holder.clone());
+            let what = hold.id.to_string();
+            self.schedule(slot);
+            let event =
+                self.events.get_mut(event.0 as usize).ok_or_else(|| format!("{what} has no event"))?;
+            own(event, &items, Owner::Hold(slot), &what, |pool, quantity| pool.held += quantity)?;
+            event.count_holder(holder.as_ref(), units(&items));
+        }
+        let bookings: Vec<(BookingSlot, Booking)> = self
+            .bookings()
+            .filter(|(_, booking)| booking.state == BookingState::Booked)
+            .map(|(slot, booking)| (slot, booking.clone()))
+            .collect();
+        for (slot, booking) in bookings {
+            let what = booking.id.to_string();
+            let event = self
+                .events
+                .get_mut(booking.event.0 as usize)
+                .ok_or_else(|| format!("{what} has no event"))?;
+            own(event, &booking.items, Owner::Booking(slot), &what, |pool, quantity| pool.sold += quantity)?;
+            event.count_holder(booking.holder.as_ref(), units(&booking.items));
+        }
+        let blocks: Vec<(BlockSlot, Block)> =
+            self.blocks().map(|(slot, block)| (slot, block.clone())).collect();
+        for (slot, block) in blocks {
+            let what = block.id.to_string();
+            let event =
+                self.events.get_mut(block.event.0 as usize).ok_or_else(|| format!("{what} has no event"))?;
+            own(event, &block.items, Owner::Block(slot), &what, |pool, quantity| pool.blocked += quantity)?;
+        }
+        let mut ended: Vec<(Timestamp, u64, HoldSlot)> = self
+            .holds()
+            .filter(|(_, hold)| {
+                !hold.keeps_items() && !hold.has_payment() && hold.state != HoldState::Confirmed
+            })
+            .map(|(slot, hold)| (hold.ended_at, hold.number, slot))
+            .collect();
+        ended.sort_unstable();
+        self.ended = ended.into_iter().map(|(_, _, slot)| slot).collect();
+        Ok(())
+    }
+}
+
+fn own(
+    event: &mut Event,
+    items: &[Item],
+    owner: Owner,
+    what: &str,
+    count: impl Fn(&mut crate::Pool, u32),
+) -> Result<(), String> {
+    for item in items {
+        match *item {
+            Item::Seat { seat, fence } => {
+                let current = event
+                    .seats()
+                    .get(seat.0 as usize)
+                    .ok_or_else(|| format!("{what} has a seat that is not of its event"))?;
+                if current.owner != Owner::Free {
+                    return Err(format!(
+                        "seat {} has two owners, one is {what}",
+                        event.layout.seat_name(seat)
+                    ));
+                }
+                let fence = fence.max(current.fence);
+                event.set_fence(seat, fence);
+                event.set_owner(seat, owner);
+            }
+            Item::Pool { pool, quantity } => {
+                let known = event.pools().get(pool.0 as usize);
+                let known = known.ok_or_else(|| format!("{what} has a pool that is not of its event"))?;
+                if known.free() < quantity {
+                    return Err(format!("pool {} is oversold, one owner is {what}", known.id));
+                }
+                count(event.pool_mut(pool), quantity);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl<T: Identified> Table<T> {
+    fn new() -> Self {
+        let hasher = DefaultHashBuilder::default();
+        Self { slots: Vec::new(), vacant: Vec::new(), by_id: HashTable::new(), hasher }
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&T> {
+        self.slots.get(slot as usize).and_then(Option::as_ref)
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+    }
+
+    pub(crate) fn find(&self, id: u128) -> Option<u32> {
+        self.by_id.find(self.hasher.hash_one(id), |&slot| self.raw_id(slot) == id).copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.slots.iter().enumerate().filter_map(|(slot, thing)| Some((slot as u32, thing.as_ref()?)))
+    }
+
+    /// Puts a thing in its slot, or in a new one, and says which.
+    pub(crate) fn put(&mut self, thing: T) -> u32 {
+        let id = thing.raw_id();
+        if let Some(slot) = self.find(id) {
+            self.slots[slot as usize] = Some(thing);
+            return slot;
+        }
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(thing);
+                slot
+            }
+            None => {
+                self.slots.push(Some(thing));
+                self.slots.len() as u32 - 1
+            }
+        };
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.by_id.insert_unique(hasher.hash_one(id), slot, |&other| {
+            hasher.hash_one(slots[other as usize].as_ref().map_or(0, Identified::raw_id))
+        });
+        slot
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
+        let id = self.get(slot)?.raw_id();
+        if let Ok(found) = self.by_id.find_entry(self.hasher.hash_one(id), |&other| other == slot) {
+            found.remove();
+        }
+        self.vacant.push(slot);
+        self.slots[slot as usize].take()
+    }
+
+    fn raw_id(&self, slot: u32) -> u128 {
+        self.get(slot).map_or(0, Identified::raw_id)
+    }
+}
+
+impl Identified for Hold {
+    fn raw_id(&self) -> u128 {
+        self.id.as_raw()
+    }
+}
+
+impl Identified for Booking {
+    fn raw_id(&self) -> u128 {
+        self.id.as_raw()
+    }
+}
+
+impl Identified for Block {
+    fn raw_id(&self) -> u128 {
+        self.id.as_raw()
+    }
+}
+
+impl State {
+    /// Adds an event.
+    pub(crate) fn add_event(&mut self, event: Event) {
+        self.event_ids.insert(event.id.clone(), event.number);
+        self.events.push(event);
+    }
+
+    /// Notes that these items changed hands.
+    pub(crate) fn touch_items(changes: &mut Changes, event: EventNo, items: &[Item]) {
+        changes.touched.extend(items.iter().map(|item| match *item {
+            Item::Seat { seat, .. } => Touched::Seat(event, seat),
+            Item::Pool { pool, .. } => Touched::Pool(event, pool),
+        }));
+    }
+}

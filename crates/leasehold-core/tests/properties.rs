@@ -1,0 +1,108 @@
+//! Random commands, and every invariant after each of them.
+//!
+//! A failure prints its seed; `LEASEHOLD_SEED=n` runs that seed alone.
+
+use leasehold_core::invariants::{Watch, check};
+use leasehold_core::random::RandomCommands;
+use leasehold_core::{Changes, Epoch, State, Timestamp};
+
+const CASES: u64 = 2_500;
+const COMMANDS: usize = 200;
+
+#[test]
+fn no_sequence_of_commands_breaks_an_invariant() {
+    let seeds = match std::env::var("LEASEHOLD_SEED") {
+        Ok(seed) => vec![seed.parse().expect("LEASEHOLD_SEED is a number")],
+        Err(_) => (0..CASES).collect::<Vec<u64>>(),
+    };
+    let mut accepted = 0_u64;
+    let mut refused = 0_u64;
+    for seed in seeds {
+        let mut commands = RandomCommands::new(seed);
+        let mut state = State::new(Epoch::FIRST);
+        let mut watch = Watch::default();
+        let mut changes = Changes::default();
+        for step in 0..COMMANDS {
+            let (now, command) = commands.next_command();
+            let asked = format!("{command:?}");
+            changes.clear();
+            let outcome = state.apply(command, now, &mut changes);
+            let mut broken = watch.step(&state, &changes, &outcome, now);
+            broken.extend(check(&state));
+            assert!(broken.is_empty(), "seed {seed}, step {step}: {asked} -> {outcome:?}: {broken:#?}");
+            *if outcome.is_ok() { &mut accepted } else { &mut refused } += 1;
+        }
+    }
+    println!("{accepted} commands accepted, {refused} refused");
+    assert!(accepted > refused / 4, "the commands must do something: {accepted} of {refused}");
+}
+
+#[test]
+fn a_state_put_back_from_its_parts_goes_on_in_the_same_way() {
+    for seed in 0..300 {
+        let mut commands = RandomCommands::new(seed);
+        let mut state = State::new(Epoch::FIRST);
+        let mut changes = Changes::default();
+        for _ in 0..COMMANDS / 2 {
+            let (now, command) = commands.next_command();
+            let _ = state.apply(command, now, &mut changes);
+        }
+        let mut copy = put_back(&state);
+        for step in 0..COMMANDS / 2 {
+            let (now, command) = commands.next_command();
+            let outcome = state.apply(command.clone(), now, &mut changes);
+            let again = copy.apply(command, now, &mut changes);
+            assert_eq!(outcome, again, "seed {seed}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn everything_comes_back_when_nobody_does_anything() {
+    for seed in 0..100 {
+        let mut commands = RandomCommands::new(seed);
+        let mut state = State::new(Epoch::FIRST);
+        let mut changes = Changes::default();
+        for _ in 0..COMMANDS {
+            let (now, command) = commands.next_command();
+            let _ = state.apply(command, now, &mut changes);
+        }
+        state.expire_due(Timestamp::NEVER, usize::MAX, &mut changes);
+        let kept = state.holds().filter(|(_, hold)| hold.keeps_items());
+        for (_, hold) in kept {
+            assert!(hold.payment.as_ref().is_some_and(|payment| payment.kept), "seed {seed}: {hold:?}");
+        }
+        assert_eq!(check(&state), [], "seed {seed}");
+    }
+}
+
+fn put_back(state: &State) -> State {
+    let mut copy = State::new(state.epoch());
+    copy.load_seq(state.seq());
+    for event in state.events() {
+        let pools = event.pools().iter().cloned().map(|mut pool| {
+            (pool.held, pool.sold, pool.blocked) = (0, 0, 0);
+            pool
+        });
+        let mut fresh = leasehold_core::Event::new(
+            event.number,
+            event.id.clone(),
+            event.name.clone(),
+            event.layout.clone(),
+            pools.collect(),
+            event.policy,
+            event.created_at,
+        );
+        fresh.load_rules(event.policy, event.state, event.version);
+        for (place, seat) in event.seats().iter().enumerate() {
+            fresh.load_fence(leasehold_core::SeatNo(place as u32), seat.fence);
+        }
+        copy.load_event(fresh);
+    }
+    state.holds().for_each(|(_, hold)| copy.load_hold(hold.clone()));
+    state.bookings().for_each(|(_, booking)| copy.load_booking(booking.clone()));
+    state.blocks().for_each(|(_, block)| copy.load_block(block.clone()));
+    state.payments().for_each(|payment| copy.load_payment(payment.clone()));
+    copy.finish_loading().expect("a consistent state");
+    copy
+}
