@@ -173,6 +173,18 @@ fn every_link_between_pages_leads_somewhere() {
 }
 
 #[test]
+fn every_problem_code_is_documented() {
+    let source = read(&root().join("crates/leasehold-api/src/problem.rs"));
+    let (_, names) = source.split_once("fn as_str(self)").expect("problem.rs names its codes");
+    let names = names.split("fn status(self)").next().unwrap_or_default();
+    let page = read(&root().join("docs/http-api.md"));
+    let codes: Vec<&str> = names.lines().filter_map(|line| line.split('"').nth(1)).collect();
+    assert!(codes.len() > 20, "problem.rs has changed its shape: {} codes", codes.len());
+    let unknown = |code: &&&str| !page.lines().any(|line| line.starts_with(&format!("| `{code}` | ")));
+    none(codes.iter().filter(unknown).map(|code| format!("docs/http-api.md: no row for {code}")).collect());
+}
+
+#[test]
 fn the_walls_are_seen_when_they_are_broken() {
     let manifest = "[dependencies]\nserde.workspace = true\n# tokio = 1\n[dependencies.rusqlite]\nversion = 1\n\
                     [dev-dependencies]\nproptest = 1\n[target.'cfg(unix)'.dependencies]\nlibc = { version = 1 }\n";
