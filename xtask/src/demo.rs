@@ -1,0 +1,54 @@
+//! The README's first command, tried: one seat held and sold, then a rush, then a clean end.
+
+use std::process::{self, Command};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::http::{self, Answer};
+use crate::server::Server;
+use crate::step::{release_build, run};
+
+/// Starts the demo as a user would and does with it what the README does.
+pub(crate) fn check() -> Result<()> {
+    let leasehold = release_build()?;
+    let server = Server::start(&leasehold, &["demo"])?;
+    sell_one_seat(&server)?;
+    run(Command::new(&leasehold).args(["rush", "--url", &server.url()]).args([
+        "--seats",
+        "3",
+        "--users",
+        "200",
+        "--duration",
+        "3s",
+        "--json",
+    ]))?;
+    server.stop()
+}
+
+/// An event with one seat: held, refused to a second buyer, sold, counted.
+fn sell_one_seat(server: &Server) -> Result<()> {
+    let event = format!("ci-{}", process::id());
+    let created = format!(r#"{{"id":"{event}","seats":["A-1"]}}"#);
+    expect(201, "create an event", http::post(server.address, "/v1/events", "", &created)?)?;
+
+    let holds = format!("/v1/events/{event}/holds");
+    let seat = r#"{"items":[{"seat":"A-1"}]}"#;
+    let hold = expect(201, "hold a seat", http::post(server.address, &holds, "", seat)?)?;
+    let id = hold.string("hold_id").context("a hold without an id")?;
+    let secret = hold.string("secret").context("a hold without a secret")?;
+    expect(409, "hold it a second time", http::post(server.address, &holds, "", seat)?)?;
+
+    let confirm = format!("/v1/holds/{id}/confirm");
+    let proof = format!("Hold-Secret: {secret}\r\n");
+    expect(201, "confirm the hold", http::post(server.address, &confirm, &proof, "{}")?)?;
+
+    let after = expect(200, "read the event", http::get(server.address, &format!("/v1/events/{event}"))?)?;
+    ensure!(after.body.contains("\"sold\":1"), "one seat was sold, and the event says {}", after.body);
+    Ok(())
+}
+
+fn expect(status: u16, what: &str, answer: Answer) -> Result<Answer> {
+    ensure!(answer.status == status, "{what}: {} instead of {status}: {}", answer.status, answer.body);
+    println!("  {what}: {status}");
+    Ok(answer)
+}

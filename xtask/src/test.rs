@@ -1,0 +1,34 @@
+//! `cargo xtask test`: everything that can be checked by running it.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::packages;
+use crate::step::{cargo, on_path, run};
+
+/// Installs what is missing, then runs all tests; `arguments` go to the runner.
+pub(crate) fn all(arguments: &[String]) -> Result<()> {
+    let begun = Instant::now();
+    packages::ensure()?;
+    if on_path("cargo-nextest") {
+        run(cargo(["nextest", "run", "--workspace", "--locked"]).args(arguments))?;
+    } else {
+        // `--tests` leaves out the doc tests, which are the next step.
+        run(cargo(["test", "--workspace", "--tests", "--locked"]).args(arguments))?;
+    }
+    run(&mut cargo(["test", "--workspace", "--doc", "--locked"]))?;
+    // Faults built in on purpose: a suite that no longer finds them has gone blind.
+    run(&mut cargo([
+        "test",
+        "--package",
+        "leasehold",
+        "--features",
+        "planted-bugs",
+        "--test",
+        "planted_bugs",
+        "--locked",
+    ]))?;
+    println!("\nall tests passed in {:.0} s", begun.elapsed().as_secs_f64());
+    Ok(())
+}
