@@ -38,7 +38,6 @@ const CORE_FORBIDDEN: [&str; 16] = [
     "std::env",
     "std::process",
     "std::thread",
-    "std::sync",
     "async fn",
     "async move",
     ".await",

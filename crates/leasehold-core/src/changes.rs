@@ -11,8 +11,8 @@ pub struct Changes {
     pub entries: Vec<Entry>,
     /// What the entries touched; each entry has its range of it.
     pub touched: Vec<Touched>,
-    /// Numbers of holds that were forgotten. No log entry: nothing happened to them.
-    pub forgotten: Vec<u64>,
+    /// Where holds were that are now forgotten. No log entry: nothing happened to them.
+    pub forgotten: Vec<HoldSlot>,
 }
 
 /// One log entry. Entries have consecutive numbers, and so have an event's entries their versions.
@@ -86,8 +86,8 @@ pub enum Touched {
     Booking(BookingSlot),
     /// A block.
     Block(BlockSlot),
-    /// A block that is gone: its number.
-    BlockGone(u64),
+    /// A block that is gone: where it was.
+    BlockGone(BlockSlot),
     /// A payment.
     Payment(EventNo, Reference),
 }

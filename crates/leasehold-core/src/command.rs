@@ -174,10 +174,10 @@ pub enum Reply {
     Booking(Booking),
     /// The block as it now stands.
     Block(Block),
-    /// The block is gone.
-    BlockGone,
+    /// The block is gone from this event.
+    BlockGone(EventNo),
     /// The payment cannot become a sale any more: it was noted that it must be given back.
-    RefundDue(Reference),
+    RefundDue(EventNo, Reference),
 }
 
 /// Why a command was not carried out. Nothing changed, but for holds that were over anyway.

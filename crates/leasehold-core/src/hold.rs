@@ -54,6 +54,17 @@ pub enum HoldState {
     Revoked,
 }
 
+/// How a hold ended: all that changes of it when it ends without a sale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HoldEnd {
+    /// Released, expired or revoked.
+    pub state: HoldState,
+    /// The hold's last version.
+    pub version: u32,
+    /// When.
+    pub ended_at: Timestamp,
+}
+
 /// A payment of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaymentPhase {

@@ -64,7 +64,9 @@ pub use command::{
     EventPatch, ItemRequest, Refusal, Reply, UpdateEvent,
 };
 pub use event::{Event, EventState, Owner, Pool, Seat, SeatStatus, StatusCounts};
-pub use hold::{Block, Booking, BookingState, Hold, HoldState, Item, Payment, PaymentPhase, PaymentState};
+pub use hold::{
+    Block, Booking, BookingState, Hold, HoldEnd, HoldState, Item, Payment, PaymentPhase, PaymentState,
+};
 pub use layout::{Layout, LayoutError, Row, Section};
 pub use name::{BadName, Name, Reference, Text};
 pub use number::{

@@ -8,8 +8,8 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use crate::hold::units;
 use crate::{
     Block, BlockId, BlockSlot, Booking, BookingId, BookingSlot, BookingState, Changes, Entry, Epoch, Event,
-    EventNo, Hold, HoldId, HoldSlot, HoldState, Item, Kind, Name, Owner, Payment, Reference, Timestamp,
-    Touched,
+    EventNo, Hold, HoldEnd, HoldId, HoldSlot, HoldState, Item, Kind, Name, Owner, Payment, Reference,
+    Timestamp, Touched,
 };
 
 /// The whole state. Changed by [`State::apply`] and [`State::expire_due`], and by nothing else once it is loaded.
@@ -211,14 +211,14 @@ impl State {
         for _ in 0..4 {
             let Some(&oldest) = self.ended.front() else { return };
             let Some(hold) = self.hold_at(oldest) else { unreachable!("ended holds leave only here") };
-            let (revived, number) = (hold.has_payment(), hold.number);
+            let revived = hold.has_payment();
             let too_old = now >= hold.ended_at.after(ENDED_HOLDS_AGE_MAX);
             if !revived && !too_old && self.ended.len() <= ENDED_HOLDS_MAX {
                 return;
             }
             self.ended.pop_front();
             if !revived {
-                changes.forgotten.push(number);
+                changes.forgotten.push(oldest);
                 self.holds.remove(oldest.0);
             }
         }
@@ -250,27 +250,31 @@ impl State {
         self.events.get_mut(event.0 as usize)
     }
 
-    /// Puts a hold back, or a newer image of it.
-    pub fn load_hold(&mut self, hold: Hold) {
-        self.holds.put(hold);
+    /// Puts a hold back in its slot, or a newer image of it, or the slot's next hold.
+    pub fn load_hold(&mut self, slot: HoldSlot, hold: Hold) {
+        self.holds.put_at(slot.0, hold);
     }
 
     /// Puts a booking back, or a newer image of it.
-    pub fn load_booking(&mut self, booking: Booking) {
-        self.bookings.put(booking);
+    pub fn load_booking(&mut self, slot: BookingSlot, booking: Booking) {
+        self.bookings.put_at(slot.0, booking);
     }
 
     /// Puts a block back.
-    pub fn load_block(&mut self, block: Block) {
-        self.blocks.put(block);
+    pub fn load_block(&mut self, slot: BlockSlot, block: Block) {
+        self.blocks.put_at(slot.0, block);
+    }
+
+    /// Notes how a hold ended, if its slot still has it.
+    pub fn load_hold_end(&mut self, slot: HoldSlot, id: HoldId, end: HoldEnd) {
+        if let Some(hold) = self.holds.get_mut(slot.0).filter(|hold| hold.id == id) {
+            (hold.state, hold.version, hold.ended_at) = (end.state, end.version, end.ended_at);
+        }
     }
 
     /// Removes a block that is gone.
-    pub fn unload_block(&mut self, number: u64) {
-        let slot = self.blocks.iter().find(|(_, block)| block.number == number).map(|(slot, _)| slot);
-        if let Some(slot) = slot {
-            self.blocks.remove(slot);
-        }
+    pub fn unload_block(&mut self, slot: BlockSlot) {
+        self.blocks.remove(slot.0);
     }
 
     /// Puts a payment back, or a newer image of it.
@@ -282,6 +286,9 @@ impl State {
     ///
     /// Says what contradicts itself: an item with two owners, or more units than there are.
     pub fn finish_loading(&mut self) -> Result<(), String> {
+        self.holds.find_vacant();
+        self.bookings.find_vacant();
+        self.blocks.find_vacant();
         let holds: Vec<HoldSlot> =
             self.holds().filter(|(_, hold)| hold.keeps_items()).map(|(slot, _)| slot).collect();
         for slot in holds {
@@ -405,11 +412,37 @@ impl<T: Identified> Table<T> {
                 self.slots.len() as u32 - 1
             }
         };
+        self.index(id, slot);
+        slot
+    }
+
+    fn index(&mut self, id: u128, slot: u32) {
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.by_id.insert_unique(hasher.hash_one(id), slot, |&other| {
             hasher.hash_one(slots[other as usize].as_ref().map_or(0, Identified::raw_id))
         });
-        slot
+    }
+
+    /// Loading: puts a thing in this very slot, in place of what was there.
+    fn put_at(&mut self, slot: u32, thing: T) {
+        let place = slot as usize;
+        if place >= self.slots.len() {
+            self.slots.resize_with(place + 1, || None);
+        }
+        let id = thing.raw_id();
+        if self.raw_id(slot) == id {
+            self.slots[place] = Some(thing);
+            return;
+        }
+        self.remove(slot);
+        self.slots[place] = Some(thing);
+        self.index(id, slot);
+    }
+
+    /// Loading: lists the slots that nothing was put in.
+    fn find_vacant(&mut self) {
+        let empty = self.slots.iter().enumerate().filter(|(_, thing)| thing.is_none());
+        self.vacant = empty.map(|(slot, _)| slot as u32).rev().collect();
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {

@@ -99,9 +99,9 @@ fn put_back(state: &State) -> State {
         }
         copy.load_event(fresh);
     }
-    state.holds().for_each(|(_, hold)| copy.load_hold(hold.clone()));
-    state.bookings().for_each(|(_, booking)| copy.load_booking(booking.clone()));
-    state.blocks().for_each(|(_, block)| copy.load_block(block.clone()));
+    state.holds().for_each(|(slot, hold)| copy.load_hold(slot, hold.clone()));
+    state.bookings().for_each(|(slot, booking)| copy.load_booking(slot, booking.clone()));
+    state.blocks().for_each(|(slot, block)| copy.load_block(slot, block.clone()));
     state.payments().for_each(|payment| copy.load_payment(payment.clone()));
     copy.finish_loading().expect("a consistent state");
     copy

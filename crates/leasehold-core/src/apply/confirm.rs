@@ -87,7 +87,7 @@ impl State {
             None => hold.items.to_vec(),
         };
         if self.claim_for_sale(hold, Some(&reference))? == PaymentState::RefundDue {
-            return Ok(Reply::RefundDue(reference));
+            return Ok(Reply::RefundDue(hold.event, reference));
         }
         let event = self.event(hold.event).expect("a hold has an event");
         let accepts = event.policy.accept_late_payment && event.state == EventState::Open;
@@ -125,7 +125,7 @@ impl State {
             payment_ref if payment_ref == booking.payment_ref => Ok(Reply::Booking(booking)),
             None => Err(Refusal::HoldIs(HoldState::Confirmed)),
             Some(reference) => match self.claim_for_sale(hold, Some(&reference))? {
-                PaymentState::RefundDue => Ok(Reply::RefundDue(reference)),
+                PaymentState::RefundDue => Ok(Reply::RefundDue(hold.event, reference)),
                 _ => Ok(self.refund(hold, reference, now, changes)),
             },
         }
@@ -155,7 +155,7 @@ impl State {
             self.settle_payment(hold.event, reference.clone(), state, PaymentState::RefundDue, changes);
         }
         self.log(changes, from, hold.event, now, Kind::RefundDue);
-        Reply::RefundDue(reference)
+        Reply::RefundDue(hold.event, reference)
     }
 
     fn add_booking(

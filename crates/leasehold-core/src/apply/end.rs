@@ -79,9 +79,10 @@ impl State {
         self.unschedule(slot);
         let hold = self.hold_mut(slot);
         assert!(hold.keeps_items(), "a hold ends once");
+        // A hold that ran out ended when it ran out, not when that was noticed.
+        hold.ended_at = if state == HoldState::Expired { now.min(hold.live_until()) } else { now };
         hold.state = state;
         hold.version += 1;
-        hold.ended_at = now;
         let (event, items, holder) = (hold.event, hold.items.clone(), hold.holder.clone());
         let reference = hold.payment.as_ref().map(|payment| payment.reference.clone());
         self.put_back(event, &items, Owner::Hold(slot));

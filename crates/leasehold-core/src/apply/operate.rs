@@ -163,13 +163,13 @@ impl State {
         if known.event != event {
             return Err(Refusal::NotFound);
         }
-        let (items, number) = (known.items.clone(), known.number);
+        let items = known.items.clone();
         let from = changes.touched.len();
         self.put_back(event, &items, Owner::Block(BlockSlot(slot)));
         self.blocks.remove(slot);
         Self::touch_items(changes, event, &items);
-        changes.touched.push(Touched::BlockGone(number));
+        changes.touched.push(Touched::BlockGone(BlockSlot(slot)));
         self.log(changes, from, event, now, Kind::BlockRemoved);
-        Ok(Reply::BlockGone)
+        Ok(Reply::BlockGone(event))
     }
 }

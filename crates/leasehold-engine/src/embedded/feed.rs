@@ -1,0 +1,201 @@
+//! The feed: how an event stands after the last commit, and its recent changes, for any number of readers.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use leasehold_core::{Epoch, Event, SeatStatus};
+use tokio::sync::watch;
+
+use crate::view::NextStep;
+use crate::{
+    Availability, Change, EventSummary, SeatUpdate, Since, Snapshot, StreamStep, Subscription, Version,
+};
+
+/// Changes kept in memory for one event.
+const CHANGES_PER_EVENT_MAX: usize = 65_536;
+/// Changes kept in memory for all events together.
+const CHANGES_MAX: usize = 1_000_000;
+/// Changes given to a reader at a time.
+const CHANGES_PER_STEP_MAX: usize = 1_024;
+/// A snapshot is made anew at most this fraction of the time, however many readers ask.
+const SNAPSHOT_SHARE: u32 = 20;
+
+/// One event's durable state for readers.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    inside: Mutex<Inside>,
+    /// The last durable version. Readers wait on it; its end is the engine's.
+    published: watch::Sender<u64>,
+    /// Changes kept over all events.
+    kept: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    summary: EventSummary,
+    seats: Vec<SeatStatus>,
+    /// Consecutive versions, the last one being the summary's.
+    changes: VecDeque<Arc<Change>>,
+    snapshot: Option<Made>,
+}
+
+#[derive(Debug)]
+struct Made {
+    snapshot: Arc<Snapshot>,
+    at: Instant,
+    took: Duration,
+}
+
+impl Feed {
+    pub(crate) fn new(event: &Event, epoch: Epoch, kept: Arc<AtomicUsize>) -> Self {
+        let summary = EventSummary::of(event, epoch);
+        let version = summary.version.number;
+        let seats = event.seats().iter().map(|seat| seat.owner.status()).collect();
+        let inside = Inside { summary, seats, changes: VecDeque::new(), snapshot: None };
+        Self { inside: Mutex::new(inside), published: watch::Sender::new(version), kept }
+    }
+
+    /// Adds a change that happened before the start.
+    pub(crate) fn recall(&self, change: Change) {
+        self.lock().keep(Arc::new(change), &self.kept);
+    }
+
+    /// Publishes changes that are durable now, and how the event stands after them.
+    pub(crate) fn publish(&self, changes: impl Iterator<Item = Change>, summary: EventSummary) {
+        let mut inside = self.lock();
+        for change in changes {
+            for update in &change.seats {
+                inside.seats[update.seat.0 as usize] = update.status;
+            }
+            inside.keep(Arc::new(change), &self.kept);
+        }
+        let version = summary.version.number;
+        inside.summary = summary;
+        drop(inside);
+        self.published.send_replace(version);
+    }
+
+    pub(crate) fn summary(&self) -> EventSummary {
+        self.lock().summary.clone()
+    }
+
+    pub(crate) fn availability(&self, since: Since) -> Availability {
+        let mut inside = self.lock();
+        if let Since::Version(version) = since
+            && let Some(changes) = inside.after(version)
+        {
+            // Later changes of a seat replace earlier ones; the seats are few, so are the steps.
+            let mut seats: Vec<SeatUpdate> =
+                changes.flat_map(|change| change.seats.iter().copied()).collect();
+            seats.reverse();
+            seats.sort_by_key(|update| update.seat);
+            seats.dedup_by_key(|update| update.seat);
+            return Availability::Changes { seats, summary: inside.summary.clone() };
+        }
+        Availability::Full(inside.snapshot())
+    }
+
+    pub(crate) fn subscribe(self: &Arc<Self>, since: Since) -> Subscription {
+        let feed = Arc::clone(self);
+        let published = self.published.subscribe();
+        let position = match since {
+            Since::Nothing => Arc::new(Mutex::new(self.lock().summary.version)),
+            Since::Version(version) => Arc::new(Mutex::new(version)),
+        };
+        Subscription::new(move || {
+            let step = Step {
+                feed: Arc::clone(&feed),
+                published: published.clone(),
+                position: Arc::clone(&position),
+            };
+            Box::pin(step.run()) as NextStep
+        })
+    }
+
+    /// Ends all subscriptions.
+    pub(crate) fn end(&self) {
+        self.published.send_replace(u64::MAX);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// One wait of one subscriber. Its position moves only when changes are handed out.
+struct Step {
+    feed: Arc<Feed>,
+    published: watch::Receiver<u64>,
+    position: Arc<Mutex<Version>>,
+}
+
+impl Step {
+    async fn run(mut self) -> StreamStep {
+        loop {
+            let ended = *self.published.borrow_and_update() == u64::MAX;
+            if ended {
+                return StreamStep::End;
+            }
+            if let Some(step) = self.ready() {
+                return step;
+            }
+            if self.published.changed().await.is_err() {
+                return StreamStep::End;
+            }
+        }
+    }
+
+    fn ready(&self) -> Option<StreamStep> {
+        let inside = self.feed.lock();
+        let mut position = self.position.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(changes) = inside.after(*position) else {
+            *position = inside.summary.version;
+            return Some(StreamStep::Reset(*position));
+        };
+        let changes: Vec<_> = changes.take(CHANGES_PER_STEP_MAX).cloned().collect();
+        *position = changes.last()?.version;
+        Some(StreamStep::Changes(changes))
+    }
+}
+
+impl Inside {
+    /// The changes after a version; none when they are not known any more, or not yet.
+    fn after(&self, version: Version) -> Option<impl Iterator<Item = &Arc<Change>>> {
+        let current = self.summary.version;
+        if version.epoch != current.epoch || version.number > current.number {
+            return None;
+        }
+        let missing = usize::try_from(current.number - version.number).ok()?;
+        let from = self.changes.len().checked_sub(missing)?;
+        Some(self.changes.range(from..))
+    }
+
+    fn keep(&mut self, change: Arc<Change>, kept: &AtomicUsize) {
+        self.changes.push_back(change);
+        let total = kept.fetch_add(1, Ordering::Relaxed) + 1;
+        let surplus =
+            usize::from(self.changes.len() > CHANGES_PER_EVENT_MAX) + usize::from(total > CHANGES_MAX);
+        for _ in 0..surplus {
+            if self.changes.len() > CHANGES_PER_STEP_MAX {
+                self.changes.pop_front();
+                kept.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The snapshot of this version, or one a moment old when making them takes too much of the time.
+    fn snapshot(&mut self) -> Arc<Snapshot> {
+        if let Some(made) = &self.snapshot {
+            let current = made.snapshot.summary.version == self.summary.version;
+            if current || made.at.elapsed() < made.took * SNAPSHOT_SHARE {
+                return Arc::clone(&made.snapshot);
+            }
+        }
+        let at = Instant::now();
+        let snapshot = Arc::new(Snapshot { summary: self.summary.clone(), seats: self.seats.clone() });
+        self.snapshot = Some(Made { snapshot: Arc::clone(&snapshot), at, took: at.elapsed() });
+        snapshot
+    }
+}

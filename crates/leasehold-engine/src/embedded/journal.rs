@@ -1,0 +1,224 @@
+//! Journal entries: what each change left behind, written once, laid over the tables at a restart.
+//!
+//! Nothing is ever executed again. An entry carries after-images, so a newer program reads an old
+//! journal to the same state, whatever its rules have become.
+
+use leasehold_core::{
+    BlockSlot, BookingSlot, Changes, Entry, Epoch, EventNo, Fence, HoldEnd, HoldId, HoldSlot, HoldState,
+    Kind, PoolNo, SeatNo, SeatStatus, State, Timestamp, Touched,
+};
+
+use super::bytes::{Damaged, Get, Put};
+use super::image;
+use crate::{Change, PoolCounts, SeatUpdate, Version};
+
+const IMAGE_EVENT: u8 = 1;
+const IMAGE_RULES: u8 = 2;
+const IMAGE_SEAT: u8 = 3;
+const IMAGE_POOL: u8 = 4;
+const IMAGE_HOLD: u8 = 5;
+const IMAGE_HOLD_END: u8 = 6;
+const IMAGE_BOOKING: u8 = 7;
+const IMAGE_BLOCK: u8 = 8;
+const IMAGE_BLOCK_GONE: u8 = 9;
+const IMAGE_PAYMENT: u8 = 10;
+
+/// Writes one entry with the images of all it touched, as they stand now.
+pub(crate) fn put_entry(out: &mut Vec<u8>, state: &State, changes: &Changes, entry: &Entry) {
+    out.put_u8(image::FORMAT);
+    out.put_u64(entry.event.0.into());
+    out.put_u64(entry.version);
+    out.put_u64(entry.at.as_millis());
+    let kind = Kind::ALL.iter().position(|kind| *kind == entry.kind).expect("every kind is listed");
+    out.put_u8(kind as u8);
+    let touched = changes.touched_by(entry);
+    out.put_u64(touched.len() as u64);
+    for thing in touched {
+        put_image(out, state, entry.kind, thing);
+    }
+}
+
+fn put_image(out: &mut Vec<u8>, state: &State, kind: Kind, thing: &Touched) {
+    let here = "what a command touched is there";
+    match thing {
+        Touched::Event(event) => {
+            let event = state.event(*event).expect(here);
+            if kind == Kind::EventCreated {
+                out.put_u8(IMAGE_EVENT);
+                image::put_event(out, event);
+            } else {
+                out.put_u8(IMAGE_RULES);
+                image::put_rules(out, event);
+            }
+        }
+        Touched::Seat(event, seat) => {
+            let now = state.event(*event).expect(here).seat(*seat);
+            out.put_u8(IMAGE_SEAT);
+            out.put_u64(seat.0.into());
+            out.put_u64(now.fence.0);
+            out.put_u8(status(now.owner.status()));
+        }
+        Touched::Pool(event, pool) => {
+            out.put_u8(IMAGE_POOL);
+            out.put_u64(pool.0.into());
+            let pool = &state.event(*event).expect(here).pools()[pool.0 as usize];
+            image::put_pool_counts(out, &PoolCounts::of(pool));
+        }
+        Touched::Hold(slot) => {
+            let hold = state.hold_at(*slot).expect(here);
+            let ended = matches!(hold.state, HoldState::Released | HoldState::Expired | HoldState::Revoked);
+            out.put_u8(if ended { IMAGE_HOLD_END } else { IMAGE_HOLD });
+            out.put_u64(slot.0.into());
+            if ended {
+                out.put_u128(hold.id.as_raw());
+                out.put_u8(image::hold_state(hold.state));
+                out.put_u64(hold.version.into());
+                out.put_u64(hold.ended_at.as_millis());
+            } else {
+                image::put_hold(out, hold);
+            }
+        }
+        Touched::Booking(slot) => {
+            out.put_u8(IMAGE_BOOKING);
+            out.put_u64(slot.0.into());
+            image::put_booking(out, state.booking_at(*slot).expect(here));
+        }
+        Touched::Block(slot) => {
+            out.put_u8(IMAGE_BLOCK);
+            out.put_u64(slot.0.into());
+            image::put_block(out, state.block_at(*slot).expect(here));
+        }
+        Touched::BlockGone(slot) => {
+            out.put_u8(IMAGE_BLOCK_GONE);
+            out.put_u64(slot.0.into());
+        }
+        Touched::Payment(event, reference) => {
+            out.put_u8(IMAGE_PAYMENT);
+            image::put_payment(out, state.payment(*event, reference).expect(here));
+        }
+    }
+}
+
+/// Reads one entry, lays its images over the state, and returns it for the stream, with what it touched.
+pub(crate) fn replay_entry(
+    get: &mut Get<'_>,
+    state: &mut State,
+    epoch: Epoch,
+    touched: &mut Vec<Touched>,
+) -> Result<(EventNo, Change), Damaged> {
+    if get.u8()? != image::FORMAT {
+        return Err(Damaged);
+    }
+    let event = EventNo(get.u32()?);
+    let version = get.u64()?;
+    let at = Timestamp::from_millis(get.u64()?);
+    let kind = *Kind::ALL.get(usize::from(get.u8()?)).ok_or(Damaged)?;
+    let (mut seats, mut pools) = (Vec::new(), Vec::new());
+    for _ in 0..get.u64()? {
+        match get.u8()? {
+            IMAGE_EVENT => {
+                state.load_event(image::get_event(get)?);
+                touched.push(Touched::Event(event));
+            }
+            IMAGE_RULES => {
+                let rules = image::get_rules(get)?;
+                let event_state = state.loading_event(event).ok_or(Damaged)?;
+                event_state.load_rules(rules.policy, rules.state, rules.version);
+                touched.push(Touched::Event(event));
+            }
+            IMAGE_SEAT => {
+                let (seat, fence) = (SeatNo(get.u32()?), Fence(get.u64()?));
+                let status = read_status(get.u8()?)?;
+                state.loading_event(event).ok_or(Damaged)?.load_fence(seat, fence);
+                seats.push(SeatUpdate { seat, status });
+                touched.push(Touched::Seat(event, seat));
+            }
+            IMAGE_POOL => {
+                let pool = PoolNo(get.u32()?);
+                let counts = image::get_pool_counts(get)?;
+                state.loading_event(event).ok_or(Damaged)?.load_capacity(pool, counts.capacity);
+                pools.push((pool, counts));
+                touched.push(Touched::Pool(event, pool));
+            }
+            IMAGE_HOLD => {
+                let slot = HoldSlot(get.u32()?);
+                state.load_hold(slot, image::get_hold(get)?);
+                touched.push(Touched::Hold(slot));
+            }
+            IMAGE_HOLD_END => {
+                let slot = HoldSlot(get.u32()?);
+                let id = HoldId::from_raw(get.u128()?).ok_or(Damaged)?;
+                let state_then = image::read_hold_state(get.u8()?)?;
+                let version = get.u32()?;
+                let ended_at = Timestamp::from_millis(get.u64()?);
+                state.load_hold_end(slot, id, HoldEnd { state: state_then, version, ended_at });
+                touched.push(Touched::Hold(slot));
+            }
+            IMAGE_BOOKING => {
+                let slot = BookingSlot(get.u32()?);
+                state.load_booking(slot, image::get_booking(get)?);
+                touched.push(Touched::Booking(slot));
+            }
+            IMAGE_BLOCK => {
+                let slot = BlockSlot(get.u32()?);
+                state.load_block(slot, image::get_block(get)?);
+                touched.push(Touched::Block(slot));
+            }
+            IMAGE_BLOCK_GONE => {
+                let slot = BlockSlot(get.u32()?);
+                state.unload_block(slot);
+                touched.push(Touched::BlockGone(slot));
+            }
+            IMAGE_PAYMENT => {
+                let payment = image::get_payment(get)?;
+                touched.push(Touched::Payment(payment.event, payment.reference.clone()));
+                state.load_payment(payment);
+            }
+            _ => return Err(Damaged),
+        }
+    }
+    let this = state.loading_event(event).ok_or(Damaged)?;
+    this.version = version;
+    let version = Version { epoch, number: version };
+    Ok((event, Change { version, at, kind, seats: seats.into(), pools: pools.into() }))
+}
+
+/// The entry as the stream shows it.
+pub(crate) fn change_of(state: &State, changes: &Changes, entry: &Entry) -> Change {
+    let event = state.event(entry.event).expect("an entry has an event");
+    let touched = changes.touched_by(entry);
+    let seats = touched.iter().filter_map(|thing| match thing {
+        Touched::Seat(_, seat) => Some(SeatUpdate { seat: *seat, status: event.seat(*seat).owner.status() }),
+        _ => None,
+    });
+    let pools = touched.iter().filter_map(|thing| match thing {
+        Touched::Pool(_, pool) => Some((*pool, PoolCounts::of(&event.pools()[pool.0 as usize]))),
+        _ => None,
+    });
+    Change {
+        version: Version { epoch: state.epoch(), number: entry.version },
+        at: entry.at,
+        kind: entry.kind,
+        seats: seats.collect(),
+        pools: pools.collect(),
+    }
+}
+
+fn status(status: SeatStatus) -> u8 {
+    match status {
+        SeatStatus::Free => 0,
+        SeatStatus::Held => 1,
+        SeatStatus::Sold => 2,
+        SeatStatus::Blocked => 3,
+    }
+}
+
+fn read_status(byte: u8) -> Result<SeatStatus, Damaged> {
+    Ok(match byte {
+        0 => SeatStatus::Free,
+        1 => SeatStatus::Held,
+        2 => SeatStatus::Sold,
+        3 => SeatStatus::Blocked,
+        _ => return Err(Damaged),
+    })
+}

@@ -1,0 +1,199 @@
+//! The start: tables first, then the journal's tail of after-images over them.
+
+use std::path::Path;
+
+use leasehold_core::{
+    BlockSlot, BookingSlot, Epoch, EventNo, Fence, HoldSlot, PoolNo, SeatNo, State, Timestamp, Touched,
+};
+use rusqlite::Connection;
+
+use super::OpenError;
+use super::bytes::{Damaged, Get};
+use super::image;
+use super::journal::replay_entry;
+use super::store::meta;
+use crate::Change;
+
+/// Changes that are kept for readers at most, about.
+const HISTORY_MAX: usize = 100_000;
+
+/// What a data file holds.
+pub(crate) struct Loaded {
+    pub(crate) state: State,
+    /// The latest time in the file: the clock goes on from there.
+    pub(crate) last_time: Timestamp,
+    /// Changes still in the journal, oldest first, for readers that come back.
+    pub(crate) history: Vec<(EventNo, Change)>,
+    /// What the tables do not show yet.
+    pub(crate) behind: Vec<Touched>,
+    /// How many entries the tables are behind.
+    pub(crate) replayed: u64,
+}
+
+enum LoadError {
+    Sqlite(rusqlite::Error),
+    Damaged(String),
+}
+
+impl From<rusqlite::Error> for LoadError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<Damaged> for LoadError {
+    fn from(damaged: Damaged) -> Self {
+        Self::Damaged(damaged.to_string())
+    }
+}
+
+/// Reads the whole file.
+pub(crate) fn load(connection: &Connection, path: &Path, epoch: Epoch) -> Result<Loaded, OpenError> {
+    try_load(connection, epoch).map_err(|error| match error {
+        LoadError::Sqlite(source) => OpenError::Sqlite { path: path.to_owned(), source },
+        LoadError::Damaged(what) => OpenError::Damaged { path: path.to_owned(), what },
+    })
+}
+
+/// How far the tables have come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tables {
+    /// Everything up to this entry is in them.
+    pub(crate) floor: u64,
+    /// So many events have their fixed part in them.
+    pub(crate) venues: u32,
+}
+
+impl Tables {
+    pub(crate) fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        let floor = meta::<[u8; 8]>(connection, "floor")?.map_or(0, u64::from_le_bytes);
+        let venues = connection.query_row("SELECT count(*) FROM venues", [], |row| row.get(0))?;
+        Ok(Self { floor, venues })
+    }
+}
+
+fn try_load(connection: &Connection, epoch: Epoch) -> Result<Loaded, LoadError> {
+    let mut state = State::new(epoch);
+    load_tables(connection, &mut state)?;
+    let floor = Tables::of(connection)?.floor;
+    state.load_seq(floor);
+    let mut loaded = Loaded {
+        state,
+        last_time: Timestamp::default(),
+        history: Vec::new(),
+        behind: Vec::new(),
+        replayed: 0,
+    };
+    load_journal(connection, floor, epoch, &mut loaded)?;
+    loaded.state.finish_loading().map_err(LoadError::Damaged)?;
+    Ok(loaded)
+}
+
+fn load_tables(connection: &Connection, state: &mut State) -> Result<(), LoadError> {
+    let mut venues = connection.prepare("SELECT image FROM venues ORDER BY event_no")?;
+    let mut rows = venues.query([])?;
+    while let Some(row) = rows.next()? {
+        state.load_event(image::get_event(&mut versioned(row.get_ref(0)?.as_blob().map_err(not_a_blob)?)?)?);
+    }
+    let mut events = connection.prepare("SELECT event_no, rules FROM events")?;
+    let mut rows = events.query([])?;
+    while let Some(row) = rows.next()? {
+        let rules = image::get_rules(&mut versioned(row.get_ref(1)?.as_blob().map_err(not_a_blob)?)?)?;
+        let event = state.loading_event(EventNo(row.get(0)?)).ok_or(Damaged)?;
+        event.load_rules(rules.policy, rules.state, rules.version);
+    }
+    let mut seats = connection.prepare("SELECT event_no, seat_no, fence FROM seats WHERE fence > 0")?;
+    let mut rows = seats.query([])?;
+    while let Some(row) = rows.next()? {
+        let event = state.loading_event(EventNo(row.get(0)?)).ok_or(Damaged)?;
+        event.load_fence(SeatNo(row.get(1)?), Fence(row.get(2)?));
+    }
+    let mut pools = connection.prepare("SELECT event_no, pool_no, capacity FROM pools")?;
+    let mut rows = pools.query([])?;
+    while let Some(row) = rows.next()? {
+        let event = state.loading_event(EventNo(row.get(0)?)).ok_or(Damaged)?;
+        event.load_capacity(PoolNo(row.get(1)?), row.get(2)?);
+    }
+    each_image(connection, "SELECT slot, image FROM holds ORDER BY slot", |slot, get| {
+        state.load_hold(HoldSlot(slot), image::get_hold(get)?);
+        Ok(())
+    })?;
+    each_image(connection, "SELECT slot, image FROM bookings ORDER BY slot", |slot, get| {
+        state.load_booking(BookingSlot(slot), image::get_booking(get)?);
+        Ok(())
+    })?;
+    each_image(connection, "SELECT slot, image FROM blocks ORDER BY slot", |slot, get| {
+        state.load_block(BlockSlot(slot), image::get_block(get)?);
+        Ok(())
+    })?;
+    each_image(connection, "SELECT event_no, image FROM payments", |_, get| {
+        state.load_payment(image::get_payment(get)?);
+        Ok(())
+    })
+}
+
+fn each_image(
+    connection: &Connection,
+    sql: &str,
+    mut load: impl FnMut(u32, &mut Get<'_>) -> Result<(), Damaged>,
+) -> Result<(), LoadError> {
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        load(row.get(0)?, &mut versioned(row.get_ref(1)?.as_blob().map_err(not_a_blob)?)?)?;
+    }
+    Ok(())
+}
+
+/// Entries at or before the floor are only history: newer images of the same things may be in the tables.
+fn load_journal(
+    connection: &Connection,
+    floor: u64,
+    epoch: Epoch,
+    loaded: &mut Loaded,
+) -> Result<(), LoadError> {
+    let mut scratch = State::new(epoch);
+    let mut statement =
+        connection.prepare("SELECT first_seq, last_seq, at_ms, entries FROM journal ORDER BY last_seq")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (first, last): (u64, u64) = (row.get(0)?, row.get(1)?);
+        loaded.last_time = loaded.last_time.max(Timestamp::from_millis(row.get(2)?));
+        let mut get = Get(row.get_ref(3)?.as_blob().map_err(not_a_blob)?);
+        for seq in first..=last {
+            if seq <= floor {
+                // The scratch state swallows the images; it needs the events to exist.
+                while scratch.events().len() < loaded.state.events().len() {
+                    scratch.load_event(loaded.state.events()[scratch.events().len()].clone());
+                }
+                loaded.history.push(replay_entry(&mut get, &mut scratch, epoch, &mut Vec::new())?);
+            } else {
+                if seq != loaded.state.seq() + 1 {
+                    return Err(LoadError::Damaged(format!(
+                        "journal entry {} is missing",
+                        loaded.state.seq() + 1
+                    )));
+                }
+                loaded.history.push(replay_entry(&mut get, &mut loaded.state, epoch, &mut loaded.behind)?);
+                loaded.state.load_seq(seq);
+                loaded.replayed += 1;
+            }
+        }
+        if loaded.history.len() > 2 * HISTORY_MAX {
+            loaded.history.drain(..HISTORY_MAX);
+        }
+        if !get.is_empty() {
+            return Err(LoadError::Damaged(format!("journal row {last} has bytes too many")));
+        }
+    }
+    Ok(())
+}
+
+fn versioned(bytes: &[u8]) -> Result<Get<'_>, Damaged> {
+    let mut get = Get(bytes);
+    if get.u8()? == image::FORMAT { Ok(get) } else { Err(Damaged) }
+}
+
+fn not_a_blob(_: rusqlite::types::FromSqlError) -> Damaged {
+    Damaged
+}

@@ -1,0 +1,400 @@
+//! The embedded engine: one process, one SQLite file, everything in memory, one writer.
+//!
+//! A caller's command goes through the [`gate`], which refuses what is plainly taken, into the [`queue`]. The
+//! [`writer`] applies everything that has queued with one timestamp, commits it as one row of the [`journal`],
+//! publishes it to the readers' [`feed`] and only then answers. The tables follow behind: [`projection`].
+//! A restart is in [`load`].
+
+mod answer;
+mod bugs;
+mod bytes;
+mod check;
+mod feed;
+mod gate;
+mod hall;
+mod image;
+mod journal;
+mod keys;
+mod load;
+mod projection;
+mod queue;
+mod shared;
+mod store;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use leasehold_core::{BookingId, Command, Hold, HoldId, Name, Refusal, Timestamp};
+use tokio::sync::oneshot;
+
+pub use check::{CheckReport, check_file};
+pub use store::OpenError;
+
+use self::answer::{Found, read_answer};
+use self::bugs::{Bug, planted};
+use self::hall::Hall;
+use self::keys::{ANSWERS_AGE_MAX, ANSWERS_MAX, Begin};
+use self::load::Tables;
+use self::queue::{Queue, Rejected, Weight};
+use self::shared::{Job, Reading, Shared};
+use self::store::Store;
+use self::writer::Writer;
+use crate::{
+    Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, Meters,
+    Outcome, Page, Request, Since, Subscription, Venue,
+};
+
+/// How to open a data file.
+pub struct EmbeddedOptions {
+    path: PathBuf,
+    clock: Clock,
+    queue_length_max: usize,
+    on_fatal: Box<dyn FnOnce(&str) + Send>,
+}
+
+/// See the [crate documentation](crate) and this module's.
+#[derive(Debug)]
+pub struct EmbeddedEngine {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl EmbeddedOptions {
+    /// The data file at `path`, created when absent; the machine's clock.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            clock: Clock::system(),
+            queue_length_max: 16_384,
+            on_fatal: Box::new(|message| tracing::error!("{message}")),
+        }
+    }
+
+    /// Takes the time from this clock.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Sheds commands when this many wait.
+    pub fn queue_length_max(mut self, length: usize) -> Self {
+        self.queue_length_max = length;
+        self
+    }
+
+    /// Does this when a commit failed. Nothing is acknowledged any more: the process should end.
+    pub fn on_fatal(mut self, on_fatal: impl FnOnce(&str) + Send + 'static) -> Self {
+        self.on_fatal = Box::new(on_fatal);
+        self
+    }
+}
+
+impl std::fmt::Debug for EmbeddedOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedOptions").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedEngine {
+    /// Opens the file, brings everything back, and starts the writer.
+    pub fn open(options: EmbeddedOptions) -> Result<Self, OpenError> {
+        let mut store = Store::open(&options.path)?;
+        let (key, epoch) = store.identity()?;
+        let at = |source| OpenError::Sqlite { path: options.path.clone(), source };
+        let tables = Tables::of(&store.connection).map_err(at)?;
+        let loaded = load::load(&store.connection, &options.path, epoch)?;
+        let clock = options.clock.not_before(loaded.last_time);
+        let reader = Store::reader(&options.path).map_err(at)?;
+        let shared = Arc::new(Shared::new(Queue::new(options.queue_length_max), clock, key, reader));
+        load_keys(&store, &shared).map_err(at)?;
+
+        let mut halls: Vec<Arc<Hall>> = Vec::new();
+        for event in loaded.state.events() {
+            halls.push(Arc::new(Hall::new(event, &loaded.state, &shared.changes_kept)));
+        }
+        for (event, change) in loaded.history {
+            halls[event.0 as usize].feed.recall(change);
+        }
+        halls.iter().for_each(|hall| shared.add_hall(Arc::clone(hall)));
+        shared.set_next_due(loaded.state.next_due());
+        let mut writer = Writer::new(Arc::clone(&shared), store, loaded.state, halls, tables);
+        for touched in &loaded.behind {
+            writer.projection.mark(touched, &writer.state);
+        }
+        for event in writer.state.events() {
+            writer.projection.mark_version(event.number);
+        }
+        tracing::info!(
+            path = %options.path.display(),
+            events = writer.state.events().len(),
+            entries = writer.state.seq(),
+            replayed = loaded.replayed,
+            "opened the data file"
+        );
+        let thread = std::thread::Builder::new().name("leasehold-writer".to_owned());
+        let (path, on_fatal) = (options.path.clone(), options.on_fatal);
+        let running = Arc::clone(&shared);
+        let writer = thread
+            .spawn(move || {
+                if let Err(error) = writer.run() {
+                    running.closed.store(true, Ordering::SeqCst);
+                    on_fatal(&format!(
+                        "a commit to {} failed: {error}. Nothing is acknowledged any more.",
+                        path.display()
+                    ));
+                }
+                running.queue.close();
+                running.halls().iter().for_each(|hall| hall.feed.end());
+            })
+            .map_err(|source| OpenError::Io { path: options.path.clone(), source })?;
+        Ok(Self { shared, path: options.path, writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Looks at the durable state, on the writer's thread.
+    async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Reading<'_>) -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (sender, receiver) = oneshot::channel();
+        let read = Box::new(move |reading: &Reading<'_>| drop(sender.send(look(reading))));
+        self.push(Job::Read(read), Weight::Begun)?;
+        receiver.await.map_err(|_| EngineError::Closed)
+    }
+
+    fn push(&self, job: Job, weight: Weight) -> Result<(), EngineError> {
+        self.shared.queue.push(job, weight).map_err(|(rejected, job)| {
+            if let Job::Execute { request, .. } = &job
+                && let Some(key) = &request.key
+            {
+                self.shared.keys.abandon(key);
+            }
+            match rejected {
+                Rejected::Full => {
+                    self.shared.meters.shed.inc();
+                    EngineError::Overloaded
+                }
+                Rejected::Closed => EngineError::Closed,
+            }
+        })
+    }
+
+    fn check_secret(&self, request: &Request) -> Result<(), EngineError> {
+        if planted(Bug::NoOwnerCheckOnRelease) && matches!(request.command, Command::ReleaseHold(_)) {
+            return Ok(());
+        }
+        match request.needs_secret_of() {
+            Some(hold) if !self.shared.key.proves(hold, request.secret) => Err(Refusal::NotFound.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a hold that plainly cannot be granted.
+    fn refuse_at_the_gate(&self, command: &Command) -> Result<(), EngineError> {
+        let Command::CreateHold(create) = command else { return Ok(()) };
+        let Some(hall) = self.shared.hall_at(create.event.0 as usize) else { return Ok(()) };
+        let now = self.shared.clock.now();
+        match hall.gate.refusal(create, now, self.shared.nothing_due(now)) {
+            Some(refusal) => {
+                self.shared.meters.refused(&refusal);
+                Err(refusal.into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn replay(&self, seq: u64, key: IdempotencyKey) -> Result<Done, EngineError> {
+        let shared = Arc::clone(&self.shared);
+        let found = tokio::task::spawn_blocking(move || {
+            let reader = shared.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            read_answer(&reader, seq, &key)
+        });
+        let found = found.await.map_err(|_| EngineError::Closed)?.map_err(|error| {
+            tracing::error!(%error, seq, "an answer could not be read");
+            EngineError::Unknown
+        })?;
+        match found {
+            Found::Answer(answer) => {
+                let hall = self.shared.hall_at(answer.event.0 as usize).ok_or(EngineError::Unknown)?;
+                self.shared.meters.replayed.inc();
+                let venue = Arc::clone(&hall.venue);
+                Ok(Done { outcome: answer.outcome, venue, at: answer.at, replayed: true })
+            }
+            Found::Mismatch => Err(EngineError::KeyMismatch),
+            Found::Nothing => Err(EngineError::InFlight),
+        }
+    }
+
+    fn hall_of(&self, venue: &Venue) -> Result<Arc<Hall>, EngineError> {
+        self.shared.hall_at(venue.number.0 as usize).ok_or_else(|| Refusal::NotFound.into())
+    }
+}
+
+#[async_trait]
+impl Engine for EmbeddedEngine {
+    async fn venue(&self, event: &Name) -> Result<Option<Arc<Venue>>, EngineError> {
+        Ok(self.shared.hall(event).map(|hall| Arc::clone(&hall.venue)))
+    }
+
+    async fn execute(&self, request: Request) -> Result<Done, EngineError> {
+        if self.shared.closed.load(Ordering::SeqCst) {
+            return Err(EngineError::Closed);
+        }
+        self.check_secret(&request)?;
+        let key = request.key;
+        if let Some(key) = key {
+            // A repetition is recognised before the gate could refuse it because of its own hold.
+            match self.shared.keys.begin(&key) {
+                Begin::New => {}
+                Begin::InFlight => return Err(EngineError::InFlight),
+                Begin::Mismatch => return Err(EngineError::KeyMismatch),
+                Begin::Answered(seq) => return self.replay(seq, key).await,
+            }
+        }
+        if let Err(refused) = self.refuse_at_the_gate(&request.command) {
+            if let Some(key) = key {
+                self.shared.keys.abandon(&key);
+            }
+            return Err(refused);
+        }
+        let weight = match request.command {
+            Command::CreateHold(_) => Weight::New,
+            _ => Weight::Begun,
+        };
+        let (sender, receiver) = oneshot::channel();
+        self.push(Job::Execute { request: Box::new(request), reply: sender }, weight)?;
+        // The writer answers everything it took, unless a commit failed under it.
+        receiver.await.map_err(|_| EngineError::Unknown)?
+    }
+
+    async fn event(&self, venue: &Venue) -> Result<EventSummary, EngineError> {
+        Ok(self.hall_of(venue)?.feed.summary())
+    }
+
+    async fn events(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Page<(Arc<Venue>, EventSummary)>, EngineError> {
+        let halls = self.shared.halls();
+        let from = match after {
+            None => 0,
+            Some(id) => self.shared.hall(id).map_or(halls.len(), |hall| hall.venue.number.0 as usize + 1),
+        };
+        let items = halls.iter().skip(from).take(limit);
+        let items = items.map(|hall| (Arc::clone(&hall.venue), hall.feed.summary())).collect();
+        Ok(Page { items, more: halls.len() > from + limit })
+    }
+
+    async fn availability(&self, venue: &Venue, since: Since) -> Result<Availability, EngineError> {
+        Ok(self.hall_of(venue)?.feed.availability(since))
+    }
+
+    async fn subscribe(&self, venue: &Venue, since: Since) -> Result<Subscription, EngineError> {
+        Ok(self.hall_of(venue)?.feed.subscribe(since))
+    }
+
+    async fn hold(&self, hold: HoldId, secret: Option<HoldSecret>) -> Result<Done, EngineError> {
+        if !self.shared.key.proves(hold, secret) {
+            return Err(Refusal::NotFound.into());
+        }
+        let now = self.now();
+        let found = self.read(move |reading| {
+            let hold = reading.state.hold(hold)?;
+            Some((hold.clone(), Arc::clone(&reading.halls[hold.event.0 as usize].venue)))
+        });
+        let (hold, venue) = found.await?.ok_or(Refusal::NotFound)?;
+        Ok(Done { outcome: Outcome::Hold(hold), venue, at: now, replayed: false })
+    }
+
+    async fn holds(&self, venue: &Venue, after: u64, limit: usize) -> Result<Page<Hold>, EngineError> {
+        let number = venue.number;
+        self.read(move |reading| {
+            let live = |hold: &&Hold| hold.event == number && hold.keeps_items() && hold.number > after;
+            let mut items: Vec<&Hold> = reading.state.holds().map(|(_, hold)| hold).filter(live).collect();
+            let more = items.len() > limit;
+            if more {
+                items.select_nth_unstable_by_key(limit, |hold| hold.number);
+                items.truncate(limit);
+            }
+            items.sort_unstable_by_key(|hold| hold.number);
+            Page { items: items.into_iter().cloned().collect(), more }
+        })
+        .await
+    }
+
+    async fn booking(&self, booking: BookingId) -> Result<Done, EngineError> {
+        let now = self.now();
+        let found = self.read(move |reading| {
+            let booking = reading.state.booking(booking)?;
+            Some((booking.clone(), Arc::clone(&reading.halls[booking.event.0 as usize].venue)))
+        });
+        let (booking, venue) = found.await?.ok_or(Refusal::NotFound)?;
+        Ok(Done { outcome: Outcome::Booking(booking), venue, at: now, replayed: false })
+    }
+
+    fn secret_of(&self, hold: HoldId) -> HoldSecret {
+        self.shared.key.secret_of(hold)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.shared.closed.load(Ordering::SeqCst) && self.shared.queue.length() < 12_000
+    }
+
+    fn meters(&self) -> &Meters {
+        &self.shared.meters
+    }
+
+    async fn backup(&self, to: &Path) -> Result<(), EngineError> {
+        let (from, to) = (self.path.clone(), to.to_owned());
+        let copying = tokio::task::spawn_blocking(move || store::backup(&from, &to));
+        copying.await.map_err(|_| EngineError::Closed)?.map_err(EngineError::Backup)
+    }
+
+    async fn close(&self) {
+        self.shared.queue.close();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            let ended = tokio::task::spawn_blocking(move || writer.join());
+            if !matches!(ended.await, Ok(Ok(()))) {
+                tracing::error!("the writer did not end well");
+            }
+        }
+    }
+}
+
+impl Drop for EmbeddedEngine {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the writer did not end well");
+        }
+    }
+}
+
+/// Brings back which idempotency keys were answered.
+fn load_keys(store: &Store, shared: &Shared) -> rusqlite::Result<()> {
+    let now = shared.clock.now();
+    let sql = "SELECT seq, scope, at_ms FROM answers ORDER BY seq DESC LIMIT ?1";
+    let mut statement = store.connection.prepare(sql)?;
+    let rows = statement.query_map([ANSWERS_MAX], |row| {
+        let scope = u128::from_be_bytes(row.get(1)?);
+        Ok((row.get::<_, u64>(0)?, scope, Timestamp::from_millis(row.get(2)?)))
+    })?;
+    let mut answers = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    answers.retain(|(_, _, at)| now < at.after(ANSWERS_AGE_MAX));
+    for (seq, scope, at) in answers.into_iter().rev() {
+        shared.keys.answered(scope, seq, at);
+    }
+    Ok(())
+}

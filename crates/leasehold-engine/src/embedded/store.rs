@@ -1,0 +1,201 @@
+//! The data file: who may open it, how it is set up, which version it has.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use leasehold_core::Epoch;
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use crate::SecretKey;
+
+/// Earlier versions can lose committed data when a write meets a checkpoint.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// The schema, a step at a time. A step that was shipped is never edited.
+const MIGRATIONS: [&str; 1] = [include_str!("schema/0001_initial.sql")];
+
+/// Why a data file could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("{} is in use by another process; one server owns a data file at a time", path.display())]
+    InUse {
+        /// The data file.
+        path: PathBuf,
+    },
+    /// The file system said no.
+    #[error("cannot open {}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// SQLite said no.
+    #[error("cannot use {} as a data file", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: rusqlite::Error,
+    },
+    /// A newer program wrote it.
+    #[error("{} has schema {found}, this program knows {known}: use a newer program", path.display())]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: usize,
+        /// The newest version known here.
+        known: usize,
+    },
+    /// What is in it contradicts itself.
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// It lives in memory or on a network, where a commit is not durable.
+    #[error("SQLite {0} is too old: it can lose committed data")]
+    SqliteTooOld(&'static str),
+}
+
+/// An open data file, owned by this process alone.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) path: PathBuf,
+    pub(crate) connection: Connection,
+    /// Held for as long as the store is open; the system lets go of it when the process dies.
+    _lock: File,
+}
+
+impl Store {
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        if rusqlite::version_number() < SQLITE_VERSION_MIN {
+            return Err(OpenError::SqliteTooOld(rusqlite::version()));
+        }
+        let lock = lock(path)?;
+        let at = |source| OpenError::Sqlite { path: path.to_owned(), source };
+        let mut connection = Connection::open(path).map_err(at)?;
+        set_up(&connection).map_err(at)?;
+        migrate(&mut connection, path)?;
+        let verdict: String =
+            connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(at)?;
+        if verdict != "ok" {
+            return Err(OpenError::Damaged { path: path.to_owned(), what: verdict });
+        }
+        Ok(Self { path: path.to_owned(), connection, _lock: lock })
+    }
+
+    /// A connection that can only read, beside the writer's.
+    pub(crate) fn reader(path: &Path) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        Ok(connection)
+    }
+
+    /// The server's key and the epoch. A file that is a backup's copy starts a new epoch.
+    pub(crate) fn identity(&mut self) -> Result<(SecretKey, Epoch), OpenError> {
+        let path = self.path.clone();
+        self.try_identity().map_err(|source| OpenError::Sqlite { path, source })
+    }
+
+    fn try_identity(&mut self) -> rusqlite::Result<(SecretKey, Epoch)> {
+        let transaction = self.connection.transaction()?;
+        let key = match meta::<[u8; 32]>(&transaction, "secret_key")? {
+            Some(bytes) => SecretKey::from_bytes(bytes),
+            None => {
+                let key = SecretKey::random();
+                set_meta(&transaction, "secret_key", key.as_bytes())?;
+                key
+            }
+        };
+        let known = meta::<[u8; 4]>(&transaction, "epoch")?.map(u32::from_le_bytes);
+        let is_copy = meta::<[u8; 1]>(&transaction, COPY_MARK)?.is_some();
+        let epoch = match known {
+            Some(epoch) if is_copy => Epoch(epoch + 1),
+            Some(epoch) => Epoch(epoch),
+            None => Epoch::FIRST,
+        };
+        set_meta(&transaction, "epoch", &epoch.0.to_le_bytes())?;
+        transaction.execute("DELETE FROM meta WHERE name = ?1", [COPY_MARK])?;
+        transaction.commit()?;
+        Ok((key, epoch))
+    }
+}
+
+/// Stands in every backup, so that a server that is started on it knows that time was turned back.
+const COPY_MARK: &str = "copy";
+
+/// Writes a consistent copy while another connection goes on writing, and marks it as one.
+pub(crate) fn backup(from: &Path, to: &Path) -> Result<(), String> {
+    if to.exists() {
+        return Err(format!("{} exists already", to.display()));
+    }
+    let target = to.to_str().ok_or("the path must be UTF-8")?;
+    let copy = || -> rusqlite::Result<()> {
+        Store::reader(from)?.execute("VACUUM INTO ?1", [target])?;
+        let copy = Connection::open(to)?;
+        copy.execute_batch("PRAGMA synchronous = FULL")?;
+        set_meta(&copy, COPY_MARK, &[1])?;
+        copy.close().map_err(|(_, error)| error)
+    };
+    copy().map_err(|error| error.to_string())
+}
+
+pub(crate) fn meta<T: rusqlite::types::FromSql>(
+    connection: &Connection,
+    name: &str,
+) -> rusqlite::Result<Option<T>> {
+    connection.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0)).optional()
+}
+
+pub(crate) fn set_meta(connection: &Connection, name: &str, value: &[u8]) -> rusqlite::Result<()> {
+    let mut statement =
+        connection.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
+    statement.execute((name, value)).map(drop)
+}
+
+/// SQLite's own lock is released when any connection of the process closes, so the lock is a file of its own.
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let lock_path = PathBuf::from(name);
+    let io = |source| OpenError::Io { path: lock_path.clone(), source };
+    let file = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
+fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = FULL;
+         PRAGMA wal_autocheckpoint = 0;
+         PRAGMA cache_size = -16384;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA foreign_keys = ON;",
+    )
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let at = |source| OpenError::Sqlite { path: path.to_owned(), source };
+    let found: usize = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(at)?;
+    if found > MIGRATIONS.len() {
+        return Err(OpenError::TooNew { path: path.to_owned(), found, known: MIGRATIONS.len() });
+    }
+    for (version, sql) in MIGRATIONS.iter().enumerate().skip(found) {
+        let transaction = connection.transaction().map_err(at)?;
+        transaction.execute_batch(sql).map_err(at)?;
+        transaction.pragma_update(None, "user_version", version + 1).map_err(at)?;
+        transaction.commit().map_err(at)?;
+    }
+    Ok(())
+}

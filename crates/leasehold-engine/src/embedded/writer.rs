@@ -1,0 +1,394 @@
+//! The writer: one thread that applies what has queued, commits it together, and then answers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use leasehold_core::{BookingState, Changes, EventNo, Item, Kind, Refusal, Reply, State, Timestamp, Touched};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::answer::{put_answer, write_answer};
+use super::bugs::{Bug, planted};
+use super::hall::Hall;
+use super::journal::{change_of, put_entry};
+use super::load::Tables;
+use super::projection::Projection;
+use super::shared::{Job, Reading, Shared};
+use super::store::Store;
+use crate::{Change, Done, EngineError, EventSummary, IdempotencyKey, Outcome, Request};
+
+/// Holds that are ended with one commit, so that a storm of expiries cannot stall the rest.
+const EXPIRIES_PER_COMMIT_MAX: usize = 2_048;
+/// The writer looks after expired holds at least this often.
+const TICK: Duration = Duration::from_millis(200);
+/// About so much is written before the write-ahead log is moved into the file.
+const CHECKPOINT_BYTES: usize = 8 * 1024 * 1024;
+/// Entries that stay in the journal behind the tables, for readers of the stream that come back.
+const HISTORY_ENTRIES: u64 = 65_536;
+/// Journal rows trimmed with one commit.
+const TRIM_ROWS: u32 = 8;
+
+/// The only one who changes anything.
+pub(crate) struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) store: Store,
+    pub(crate) state: State,
+    pub(crate) halls: Vec<Arc<Hall>>,
+    pub(crate) projection: Projection,
+    /// Everything up to here is in the tables.
+    pub(crate) floor: u64,
+    batch: Batch,
+    since_checkpoint: usize,
+    trimmable: bool,
+}
+
+/// What one commit is made of. The buffers are reused.
+#[derive(Default)]
+struct Batch {
+    changes: Changes,
+    /// The journal row.
+    journal: Vec<u8>,
+    first_seq: u64,
+    /// Changes for readers, to be published after the commit.
+    published: Vec<(EventNo, Change)>,
+    /// Sales made and undone, with the booking's number.
+    sales: Vec<Sale>,
+    answers: Vec<(u64, IdempotencyKey, Vec<u8>)>,
+    replies: Vec<Pending>,
+    reads: Vec<Box<dyn FnOnce(&Reading<'_>) + Send>>,
+    forget_answers_below: Option<u64>,
+}
+
+/// Event, seat, the booking's number, and whether it was made or undone.
+type Sale = (EventNo, u32, u64, BookingState);
+
+/// A reply that waits for the commit.
+struct Pending {
+    reply: oneshot::Sender<Result<Done, EngineError>>,
+    key: Option<IdempotencyKey>,
+    result: Result<(Outcome, EventNo), Refusal>,
+    /// The entry under which the answer is remembered.
+    seq: Option<u64>,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        store: Store,
+        state: State,
+        halls: Vec<Arc<Hall>>,
+        tables: Tables,
+    ) -> Self {
+        Self {
+            shared,
+            store,
+            state,
+            halls,
+            projection: Projection::onto(tables.venues),
+            floor: tables.floor,
+            batch: Batch::default(),
+            since_checkpoint: 0,
+            trimmable: true,
+        }
+    }
+
+    /// Works until the queue is closed and empty, or a commit fails.
+    pub(crate) fn run(mut self) -> Result<(), rusqlite::Error> {
+        let mut jobs = Vec::new();
+        while self.shared.queue.take(&mut jobs, Some(self.next_wake())) {
+            let now = self.shared.clock.now();
+            let commands = jobs.len();
+            self.shared.meters.queue_depth.set(commands as i64);
+            self.batch.first_seq = self.state.seq() + 1;
+            self.expire(now);
+            for job in jobs.drain(..) {
+                self.take_job(job, now);
+            }
+            self.shared.set_next_due(self.state.next_due());
+            if planted(Bug::AnswerBeforeCommit) {
+                self.answer(now);
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            self.commit(now, commands)?;
+            self.publish();
+            self.answer(now);
+            if planted(Bug::IdempotencyOutsideCommit) {
+                std::thread::sleep(Duration::from_millis(3));
+                self.write_late_answers(now)?;
+            }
+            self.read();
+        }
+        self.checkpoint()
+    }
+
+    fn next_wake(&self) -> Instant {
+        let now = Instant::now();
+        let due = self.state.next_due().map(|due| due.since(self.shared.clock.now()).0);
+        let due = due.map_or(TICK, |millis| Duration::from_millis(millis).min(TICK));
+        let work = self.projection.next_work().unwrap_or(now + TICK);
+        (now + due).min(work)
+    }
+
+    fn expire(&mut self, now: Timestamp) {
+        self.state.expire_due(now, EXPIRIES_PER_COMMIT_MAX, &mut self.batch.changes);
+        self.record();
+    }
+
+    fn take_job(&mut self, job: Job, now: Timestamp) {
+        match job {
+            Job::Execute { request, reply } => self.execute(*request, reply, now),
+            Job::Read(read) => self.batch.reads.push(read),
+        }
+    }
+
+    fn execute(
+        &mut self,
+        request: Request,
+        reply: oneshot::Sender<Result<Done, EngineError>>,
+        now: Timestamp,
+    ) {
+        let before = self.state.seq();
+        let result = self.state.apply(request.command, now, &mut self.batch.changes);
+        self.record();
+        let result = result.map(|reply| self.outcome(reply));
+        if let Err(refusal) = &result {
+            self.shared.meters.refused(refusal);
+        }
+        let seq = (result.is_ok() && self.state.seq() > before).then_some(self.state.seq());
+        if let (Some(key), Some(seq), Ok((outcome, event))) = (request.key, seq, &result) {
+            let mut answer = Vec::with_capacity(128);
+            put_answer(&mut answer, *event, outcome);
+            self.batch.answers.push((seq, key, answer));
+        }
+        self.batch.replies.push(Pending { reply, key: request.key, result, seq });
+    }
+
+    fn outcome(&self, reply: Reply) -> (Outcome, EventNo) {
+        match reply {
+            Reply::Event(event) => {
+                let known = self.state.event(event).expect("the event was just changed");
+                (Outcome::Event(EventSummary::of(known, self.state.epoch())), event)
+            }
+            Reply::Hold(hold) => {
+                let event = hold.event;
+                (Outcome::Hold(hold), event)
+            }
+            Reply::Booking(booking) => {
+                let event = booking.event;
+                (Outcome::Booking(booking), event)
+            }
+            Reply::Block(block) => {
+                let event = block.event;
+                (Outcome::Block(block), event)
+            }
+            Reply::BlockGone(event) => (Outcome::BlockGone, event),
+            Reply::RefundDue(event, reference) => (Outcome::RefundDue(reference), event),
+        }
+    }
+
+    /// Turns what was just changed into journal bytes, marks, gate settings and changes for readers.
+    fn record(&mut self) {
+        let Self { state, batch, projection, halls, shared, .. } = self;
+        let Batch { changes, journal, published, sales, .. } = batch;
+        for entry in &changes.entries {
+            put_entry(journal, state, changes, entry);
+            count(&shared.meters, entry.kind);
+            projection.mark_version(entry.event);
+            for touched in changes.touched_by(entry) {
+                projection.mark(touched, state);
+                if let Some(hall) = halls.get(entry.event.0 as usize) {
+                    hall.pass_on(touched, state);
+                }
+                match touched {
+                    Touched::Booking(slot) => {
+                        let booking = state.booking_at(*slot).expect("it was just touched");
+                        sales.extend(booking.items.iter().filter_map(|item| match item {
+                            Item::Seat { seat, .. } => {
+                                Some((booking.event, seat.0, booking.number, booking.state))
+                            }
+                            Item::Pool { .. } => None,
+                        }));
+                    }
+                    Touched::Hold(slot) if ends(entry.kind) => {
+                        let hold = state.hold_at(*slot).expect("it was just touched");
+                        shared
+                            .meters
+                            .hold_seconds
+                            .observe(entry.at.since(hold.created_at).0 as f64 / 1_000.0);
+                    }
+                    _ => {}
+                }
+            }
+            published.push((entry.event, change_of(state, changes, entry)));
+        }
+        changes.forgotten.iter().for_each(|slot| projection.mark_forgotten(*slot));
+        changes.clear();
+    }
+
+    fn commit(&mut self, now: Timestamp, commands: usize) -> rusqlite::Result<()> {
+        let begun = Instant::now();
+        let projects = self.projection.next_work().is_some_and(|at| at <= begun);
+        if self.batch.journal.is_empty() && !projects && !self.trims() {
+            return Ok(());
+        }
+        let (first, last) = (self.batch.first_seq, self.state.seq());
+        let written = !self.batch.journal.is_empty();
+        let transaction = self.store.connection.unchecked_transaction()?;
+        if written {
+            let sql = "INSERT INTO journal (first_seq, last_seq, at_ms, entries) VALUES (?1, ?2, ?3, ?4)";
+            let row = (first, last, now.as_millis(), &self.batch.journal);
+            transaction.prepare_cached(sql)?.execute(row)?;
+        }
+        write_sales(&transaction, &mut self.batch.sales)?;
+        if !planted(Bug::IdempotencyOutsideCommit) {
+            for (seq, key, answer) in &self.batch.answers {
+                write_answer(&transaction, *seq, key, now, answer)?;
+            }
+        }
+        if let Some(below) = self.batch.forget_answers_below.take() {
+            transaction.prepare_cached("DELETE FROM answers WHERE seq <= ?1")?.execute([below])?;
+        }
+        let backlog = last - self.floor;
+        let stepped = self.projection.step(&transaction, &self.state, commands, backlog)?;
+        if let Some(floor) = stepped.floor {
+            self.floor = floor;
+            self.trimmable = true;
+        }
+        if self.trims() {
+            let upto = self.trim_end();
+            let sql = "DELETE FROM journal WHERE last_seq IN
+                       (SELECT last_seq FROM journal WHERE last_seq <= ?1 ORDER BY last_seq LIMIT ?2)";
+            let trimmed = transaction.prepare_cached(sql)?.execute((upto, TRIM_ROWS))?;
+            self.trimmable = trimmed == TRIM_ROWS as usize;
+        }
+        transaction.commit()?;
+        if written {
+            self.shared.meters.commit_seconds.observe(begun.elapsed().as_secs_f64());
+            self.shared.meters.commit_commands.observe(commands as f64);
+        }
+        self.since_checkpoint += self.batch.journal.len() + stepped.rows * 160 + 8_192;
+        self.batch.journal.clear();
+        if self.since_checkpoint > CHECKPOINT_BYTES {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn trims(&self) -> bool {
+        self.trimmable && self.trim_end() > 0
+    }
+
+    fn trim_end(&self) -> u64 {
+        self.floor.min(self.state.seq().saturating_sub(HISTORY_ENTRIES))
+    }
+
+    fn checkpoint(&mut self) -> rusqlite::Result<()> {
+        self.since_checkpoint = 0;
+        self.store.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+    }
+
+    /// Shows readers what is durable now.
+    fn publish(&mut self) {
+        for number in self.halls.len()..self.state.events().len() {
+            let hall =
+                Arc::new(Hall::new(&self.state.events()[number], &self.state, &self.shared.changes_kept));
+            self.halls.push(Arc::clone(&hall));
+            self.shared.add_hall(hall);
+        }
+        // One publication an event, with its numbers as they stand now.
+        self.batch.published.sort_by_key(|(event, _)| *event);
+        let mut published = self.batch.published.drain(..).peekable();
+        while let Some((event, first)) = published.next() {
+            let mut changes = vec![first];
+            while let Some((_, change)) = published.next_if(|(other, _)| *other == event) {
+                changes.push(change);
+            }
+            let known = self.state.event(event).expect("an entry has an event");
+            let summary = EventSummary::of(known, self.state.epoch());
+            self.halls[event.0 as usize].feed.publish(changes.into_iter(), summary);
+        }
+    }
+
+    fn answer(&mut self, now: Timestamp) {
+        for pending in self.batch.replies.drain(..) {
+            match (pending.key, pending.seq) {
+                (Some(key), Some(seq)) => {
+                    let forgotten = self.shared.keys.answered(key.scope, seq, now);
+                    self.batch.forget_answers_below = self.batch.forget_answers_below.max(forgotten);
+                }
+                (Some(key), None) => self.shared.keys.abandon(&key),
+                (None, _) => {}
+            }
+            let result = match pending.result {
+                Ok((outcome, event)) => match self.halls.get(event.0 as usize) {
+                    Some(hall) => {
+                        Ok(Done { outcome, venue: Arc::clone(&hall.venue), at: now, replayed: false })
+                    }
+                    None => Err(EngineError::Unknown),
+                },
+                Err(refusal) => Err(EngineError::Refused(refusal)),
+            };
+            // A caller that went away finds its answer under its idempotency key.
+            let _ = pending.reply.send(result);
+        }
+        if !planted(Bug::IdempotencyOutsideCommit) {
+            self.batch.answers.clear();
+        }
+    }
+
+    fn write_late_answers(&mut self, now: Timestamp) -> rusqlite::Result<()> {
+        let transaction = self.store.connection.unchecked_transaction()?;
+        for (seq, key, answer) in self.batch.answers.drain(..) {
+            write_answer(&transaction, seq, &key, now, &answer)?;
+        }
+        transaction.commit()
+    }
+
+    fn read(&mut self) {
+        let reading = Reading { state: &self.state, halls: &self.halls };
+        for read in self.batch.reads.drain(..) {
+            read(&reading);
+        }
+    }
+}
+
+/// The sale's key is checked here, before anyone is told that a seat is sold.
+fn write_sales(connection: &Connection, sales: &mut Vec<Sale>) -> rusqlite::Result<()> {
+    for (event, seat, booking, state) in sales.drain(..) {
+        match state {
+            BookingState::Booked => {
+                let sql = "INSERT INTO sales (event_no, seat_no, booking_no) VALUES (?1, ?2, ?3)";
+                connection.prepare_cached(sql)?.execute((event.0, seat, booking))?;
+            }
+            BookingState::Cancelled => {
+                let sql = "DELETE FROM sales WHERE event_no = ?1 AND seat_no = ?2 AND booking_no = ?3";
+                connection.prepare_cached(sql)?.execute((event.0, seat, booking))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn count(meters: &crate::Meters, kind: Kind) {
+    let counter = match kind {
+        Kind::HoldCreated => &meters.granted,
+        Kind::HoldExpired => &meters.expired,
+        Kind::HoldReleased => &meters.released,
+        Kind::BookingCreated => &meters.sold,
+        Kind::BookingCancelled => &meters.cancelled,
+        Kind::RefundDue => &meters.confirm_conflicts,
+        _ => return,
+    };
+    counter.inc();
+}
+
+fn ends(kind: Kind) -> bool {
+    matches!(kind, Kind::HoldExpired | Kind::HoldReleased | Kind::HoldRevoked | Kind::BookingCreated)
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+    }
+}

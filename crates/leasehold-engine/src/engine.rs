@@ -1,0 +1,178 @@
+//! The trait every engine implements, and what goes in and out of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_core::{Block, Booking, BookingId, Command, Hold, HoldId, Name, Reference, Refusal, Timestamp};
+
+use crate::{Availability, EventSummary, HoldSecret, Meters, Page, Since, Subscription, Venue};
+
+/// A durable, concurrent home of the rules.
+///
+/// What is answered is durable. Reads show durable state only. Cancelling any future leaves the
+/// engine whole: a command that was already accepted is carried out, and a repetition under its
+/// idempotency key tells how it went.
+#[async_trait]
+pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
+    /// The fixed part of an event: its number, seats and pools.
+    async fn venue(&self, event: &Name) -> Result<Option<Arc<Venue>>, EngineError>;
+
+    /// Carries out a command, once for each idempotency key.
+    async fn execute(&self, request: Request) -> Result<Done, EngineError>;
+
+    /// How an event stands.
+    async fn event(&self, venue: &Venue) -> Result<EventSummary, EngineError>;
+
+    /// Events in the order of creation, after the one with this id.
+    async fn events(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Page<(Arc<Venue>, EventSummary)>, EngineError>;
+
+    /// How an event's seats and pools stand, or what changed.
+    async fn availability(&self, venue: &Venue, since: Since) -> Result<Availability, EngineError>;
+
+    /// An event's changes from a version on, as they come.
+    async fn subscribe(&self, venue: &Venue, since: Since) -> Result<Subscription, EngineError>;
+
+    /// A hold, for whoever has its secret.
+    async fn hold(&self, hold: HoldId, secret: Option<HoldSecret>) -> Result<Done, EngineError>;
+
+    /// An event's live holds after the one with this number, for the operator.
+    async fn holds(&self, venue: &Venue, after: u64, limit: usize) -> Result<Page<Hold>, EngineError>;
+
+    /// A booking.
+    async fn booking(&self, booking: BookingId) -> Result<Done, EngineError>;
+
+    /// The secret of a hold, to be given to whoever created it.
+    fn secret_of(&self, hold: HoldId) -> HoldSecret;
+
+    /// The server's time.
+    fn now(&self) -> Timestamp;
+
+    /// Whether it takes commands.
+    fn is_ready(&self) -> bool;
+
+    /// What it counts.
+    fn meters(&self) -> &Meters;
+
+    /// Writes a consistent copy to a new file while work goes on.
+    async fn backup(&self, to: &Path) -> Result<(), EngineError>;
+
+    /// Finishes what was accepted, refuses what comes later, and lets go of the store.
+    async fn close(&self);
+}
+
+/// A command with what goes with it.
+#[derive(Debug)]
+pub struct Request {
+    /// What to do.
+    pub command: Command,
+    /// Proof of holding, for the commands that need it.
+    pub secret: Option<HoldSecret>,
+    /// Makes the command repeatable.
+    pub key: Option<IdempotencyKey>,
+}
+
+/// Names a request, so that a repetition of it is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// A hash of caller, route and key.
+    pub scope: u128,
+    /// A hash of everything the request asks for.
+    pub fingerprint: u128,
+}
+
+/// What a command came to, durably.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The event it is about.
+    pub venue: Arc<Venue>,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// Whether this answer was given before.
+    pub replayed: bool,
+}
+
+/// What a command came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The event as it then stood.
+    Event(EventSummary),
+    /// The hold as it then stood.
+    Hold(Hold),
+    /// The booking as it then stood.
+    Booking(Booking),
+    /// The block.
+    Block(Block),
+    /// The block is gone.
+    BlockGone,
+    /// The payment must be given back; that was noted.
+    RefundDue(Reference),
+}
+
+/// Why there is no outcome, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The rules say no. Nothing changed, and the same request may be tried again.
+    #[error("refused: {0}")]
+    Refused(#[from] Refusal),
+    /// The first request with this idempotency key is still being worked on. Ask again.
+    #[error("the first request with this idempotency key is not finished")]
+    InFlight,
+    /// The idempotency key belongs to another request. Use a new one.
+    #[error("the idempotency key was used for another request")]
+    KeyMismatch,
+    /// Too much to do. Nothing changed; come back later.
+    #[error("too much to do")]
+    Overloaded,
+    /// It may have taken effect, or not. Ask again under the same idempotency key.
+    #[error("no answer from the store; the command may have taken effect")]
+    Unknown,
+    /// The store is closed or broken. Nothing changed.
+    #[error("the store is closed")]
+    Closed,
+    /// A backup could not be written.
+    #[error("the backup could not be written: {0}")]
+    Backup(String),
+}
+
+impl Request {
+    /// A command without proof or key.
+    pub fn new(command: Command) -> Self {
+        Self { command, secret: None, key: None }
+    }
+
+    /// The same with a hold's secret.
+    pub fn with_secret(mut self, secret: Option<HoldSecret>) -> Self {
+        self.secret = secret;
+        self
+    }
+
+    /// The same, repeatable.
+    pub fn with_key(mut self, key: Option<IdempotencyKey>) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// The hold whose secret must be shown.
+    pub fn needs_secret_of(&self) -> Option<HoldId> {
+        match &self.command {
+            Command::AmendHold(amend) => Some(amend.hold),
+            Command::ReleaseHold(hold) | Command::PaymentFailed(hold, _) => Some(*hold),
+            Command::BeginPayment(begin) => Some(begin.hold),
+            Command::ConfirmHold(confirm) => Some(confirm.hold),
+            Command::CreateEvent(_)
+            | Command::UpdateEvent(_)
+            | Command::CreateHold(_)
+            | Command::RevokeHold(_)
+            | Command::CancelBooking(_)
+            | Command::CreateBlock(_)
+            | Command::RemoveBlock(..) => None,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What the embedded engine promises beyond the rules: durability, idempotency, one owner, readers without gaps.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::*;
+use leasehold_engine::*;
+
+fn open(path: &Path) -> EmbeddedEngine {
+    EmbeddedEngine::open(EmbeddedOptions::new(path)).expect("the file opens")
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+async fn create_event(engine: &dyn Engine, rows: u32, seats: u32) -> Arc<Venue> {
+    let layout = Layout::grid(&[(Name::parse("A").unwrap(), rows, seats)]).unwrap();
+    let create = Command::CreateEvent(CreateEvent {
+        id: Name::parse("gala").unwrap(),
+        name: Text::parse("Gala").unwrap(),
+        layout: Arc::new(layout),
+        pools: vec![(Name::parse("floor").unwrap(), 10)],
+        policy: Policy { hold_ttl: Millis(1_000), ..Policy::default() },
+    });
+    engine.execute(Request::new(create)).await.unwrap().venue
+}
+
+fn hold(venue: &Venue, seat: u32, ttl_ms: u64) -> Request {
+    Request::new(Command::CreateHold(CreateHold {
+        event: venue.number,
+        id: new_hold_id(),
+        items: vec![ItemRequest::Seat(SeatNo(seat))],
+        holder: None,
+        ttl: Some(Millis(ttl_ms)),
+    }))
+}
+
+fn pool_hold(venue: &Venue, quantity: u32) -> Request {
+    Request::new(Command::CreateHold(CreateHold {
+        event: venue.number,
+        id: new_hold_id(),
+        items: vec![ItemRequest::Pool(PoolNo(0), quantity)],
+        holder: None,
+        ttl: None,
+    }))
+}
+
+fn held(done: Done) -> Hold {
+    match done.outcome {
+        Outcome::Hold(hold) => hold,
+        other => panic!("not a hold: {other:?}"),
+    }
+}
+
+fn key(scope: u128, fingerprint: u128) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey { scope: scope << 64 | scope, fingerprint: fingerprint << 64 | fingerprint })
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_restart_and_fences_go_on_growing() {
+    let folder = folder();
+    let path = folder.path().join("a.db");
+    let engine = open(&path);
+    let venue = create_event(&engine, 1, 3).await;
+    let first = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let secret = engine.secret_of(first.id);
+    let release = Request::new(Command::ReleaseHold(first.id)).with_secret(Some(secret));
+    engine.execute(release).await.unwrap();
+    let second = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    engine.close().await;
+    drop(engine);
+
+    let engine = open(&path);
+    let again = held(engine.hold(second.id, Some(engine.secret_of(second.id))).await.unwrap());
+    assert_eq!(again, second);
+    assert!(matches!(
+        engine.execute(hold(&venue, 0, 60_000)).await,
+        Err(EngineError::Refused(Refusal::SeatsTaken(_)))
+    ));
+    let release = Command::ReleaseHold(second.id);
+    let secret = engine.secret_of(second.id);
+    engine.execute(Request::new(release).with_secret(Some(secret))).await.unwrap();
+    let third = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let fence = |hold: &Hold| match hold.items[0] {
+        Item::Seat { fence, .. } => fence,
+        Item::Pool { .. } => unreachable!(),
+    };
+    assert!(fence(&first) < fence(&second) && fence(&second) < fence(&third));
+}
+
+#[tokio::test]
+async fn a_second_process_gets_a_clear_error() {
+    let folder = folder();
+    let path = folder.path().join("a.db");
+    let _engine = open(&path);
+    let error = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
+    assert!(matches!(error, OpenError::InUse { .. }));
+    assert!(error.to_string().contains("in use by another process"), "{error}");
+}
+
+#[tokio::test]
+async fn expired_holds_come_back_on_their_own_within_a_second() {
+    let folder = folder();
+    let engine = open(&folder.path().join("a.db"));
+    let venue = create_event(&engine, 1, 2).await;
+    let hold = held(engine.execute(hold(&venue, 0, 1_000)).await.unwrap());
+    let mut stream = engine.subscribe(&venue, Since::Nothing).await.unwrap();
+    let expired = tokio::time::timeout(Duration::from_secs(2), async {
+        loop {
+            if let StreamStep::Changes(changes) = stream.next().await
+                && let Some(change) = changes.into_iter().find(|change| change.kind == Kind::HoldExpired)
+            {
+                return change;
+            }
+        }
+    });
+    let change = expired.await.expect("within a second of its end");
+    assert!(change.at >= hold.expires_at, "never early");
+    assert!(change.at.since(hold.expires_at) <= Millis(1_000));
+    assert_eq!(engine.event(&venue).await.unwrap().counts.free, 2);
+}
+
+#[tokio::test]
+async fn the_same_key_has_one_effect_and_one_answer() {
+    let folder = folder();
+    let path = folder.path().join("a.db");
+    let engine = open(&path);
+    let venue = create_event(&engine, 1, 1).await;
+    let first = engine.execute(pool_hold(&venue, 2).with_key(key(1, 1))).await.unwrap();
+    let again = engine.execute(pool_hold(&venue, 2).with_key(key(1, 1))).await.unwrap();
+    assert!(!first.replayed && again.replayed);
+    assert_eq!((&first.outcome, first.at), (&again.outcome, again.at));
+    let other = engine.execute(pool_hold(&venue, 3).with_key(key(1, 2))).await;
+    assert!(matches!(other, Err(EngineError::KeyMismatch)), "{other:?}");
+    engine.close().await;
+    drop(engine);
+
+    let engine = open(&path);
+    let later = engine.execute(pool_hold(&venue, 2).with_key(key(1, 1))).await.unwrap();
+    assert!(later.replayed);
+    assert_eq!(later.outcome, first.outcome);
+    assert_eq!(engine.event(&venue).await.unwrap().pools[0].held, 2);
+}
+
+#[tokio::test]
+async fn a_refusal_is_not_remembered() {
+    let folder = folder();
+    let engine = open(&folder.path().join("a.db"));
+    let venue = create_event(&engine, 1, 1).await;
+    let winner = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let refused = engine.execute(hold(&venue, 0, 60_000).with_key(key(7, 7))).await;
+    assert!(matches!(refused, Err(EngineError::Refused(Refusal::SeatsTaken(_)))));
+    let secret = engine.secret_of(winner.id);
+    engine.execute(Request::new(Command::ReleaseHold(winner.id)).with_secret(Some(secret))).await.unwrap();
+    assert!(engine.execute(hold(&venue, 0, 60_000).with_key(key(7, 7))).await.is_ok());
+}
+
+#[tokio::test]
+async fn without_the_secret_a_hold_looks_absent() {
+    let folder = folder();
+    let engine = open(&folder.path().join("a.db"));
+    let venue = create_event(&engine, 1, 2).await;
+    let one = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let two = held(engine.execute(hold(&venue, 1, 60_000)).await.unwrap());
+    for secret in [None, Some(engine.secret_of(two.id))] {
+        let released = engine.execute(Request::new(Command::ReleaseHold(one.id)).with_secret(secret)).await;
+        assert!(matches!(released, Err(EngineError::Refused(Refusal::NotFound))), "{released:?}");
+        assert!(matches!(engine.hold(one.id, secret).await, Err(EngineError::Refused(Refusal::NotFound))));
+    }
+    assert_eq!(engine.event(&venue).await.unwrap().counts.held, 2);
+}
+
+#[tokio::test]
+async fn a_reader_that_comes_back_misses_nothing_also_over_a_restart() {
+    let folder = folder();
+    let path = folder.path().join("a.db");
+    let engine = open(&path);
+    let venue = create_event(&engine, 1, 100).await;
+    let seen = engine.event(&venue).await.unwrap().version;
+    for seat in 0..50 {
+        engine.execute(hold(&venue, seat, 60_000)).await.unwrap();
+    }
+    engine.close().await;
+    drop(engine);
+    let engine = open(&path);
+    for seat in 50..100 {
+        engine.execute(hold(&venue, seat, 60_000)).await.unwrap();
+    }
+    let mut stream = engine.subscribe(&venue, Since::Version(seen)).await.unwrap();
+    let mut versions = Vec::new();
+    while versions.len() < 100 {
+        match stream.next().await {
+            StreamStep::Changes(changes) => {
+                versions.extend(changes.iter().map(|change| change.version.number))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let expected: Vec<u64> = (seen.number + 1..=seen.number + 100).collect();
+    assert_eq!(versions, expected);
+
+    let Availability::Changes { seats, summary } =
+        engine.availability(&venue, Since::Version(seen)).await.unwrap()
+    else {
+        panic!("a delta was asked for")
+    };
+    assert_eq!(seats.len(), 100);
+    assert_eq!(summary.counts.held, 100);
+}
+
+#[tokio::test]
+async fn a_reader_of_another_epoch_is_told_to_start_anew() {
+    let folder = folder();
+    let engine = open(&folder.path().join("a.db"));
+    let venue = create_event(&engine, 1, 1).await;
+    for version in [Version { epoch: Epoch(9), number: 1 }, Version { epoch: Epoch::FIRST, number: 1_000 }] {
+        let mut stream = engine.subscribe(&venue, Since::Version(version)).await.unwrap();
+        assert!(matches!(stream.next().await, StreamStep::Reset(_)));
+        let full = engine.availability(&venue, Since::Version(version)).await.unwrap();
+        assert!(matches!(full, Availability::Full(_)));
+    }
+}
+
+#[tokio::test]
+async fn a_restored_backup_starts_an_epoch_with_higher_fences() {
+    let folder = folder();
+    let (path, copy) = (folder.path().join("a.db"), folder.path().join("copy.db"));
+    let engine = open(&path);
+    let venue = create_event(&engine, 1, 1).await;
+    engine.backup(&copy).await.unwrap();
+    assert!(engine.backup(&copy).await.is_err(), "a backup never overwrites");
+    let lost = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    drop(engine);
+
+    let engine = open(&copy);
+    let restored = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let (Item::Seat { fence: lost, .. }, Item::Seat { fence: restored, .. }) =
+        (lost.items[0], restored.items[0])
+    else {
+        panic!("seats")
+    };
+    assert!(lost < restored, "a fence that was issued and lost with the original is never issued again");
+    assert_eq!(engine.event(&venue).await.unwrap().version.epoch, Epoch(2));
+    drop(engine);
+    let engine = open(&copy);
+    assert_eq!(engine.event(&venue).await.unwrap().version.epoch, Epoch(2), "only once");
+    assert!(check_file(&copy).unwrap().problems.is_empty());
+}
+
+#[tokio::test]
+async fn the_file_does_not_grow_for_ever() {
+    let folder = folder();
+    let path = folder.path().join("a.db");
+    let engine = Arc::new(open(&path));
+    let venue = create_event(engine.as_ref(), 10, 100).await;
+    let mut sizes = Vec::new();
+    for _ in 0..4 {
+        let tasks: Vec<_> = (0..100)
+            .map(|task: u32| {
+                let (engine, venue) = (Arc::clone(&engine), Arc::clone(&venue));
+                tokio::spawn(async move {
+                    for turn in 0..200 {
+                        let seat = task * 10 + turn % 10;
+                        let hold = held(engine.execute(hold(&venue, seat, 60_000)).await.unwrap());
+                        let secret = engine.secret_of(hold.id);
+                        let release = Command::ReleaseHold(hold.id);
+                        engine.execute(Request::new(release).with_secret(Some(secret))).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        sizes.push(std::fs::metadata(&path).unwrap().len());
+    }
+    // 40,000 entries a round; the journal keeps 65,536, and ended holds are remembered up to a limit.
+    let growth = sizes[3].saturating_sub(sizes[2]);
+    assert!(growth < 12 * 1024 * 1024, "{sizes:?}");
+    drop(engine);
+    assert!(check_file(&path).unwrap().problems.is_empty());
+}
