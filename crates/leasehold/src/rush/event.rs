@@ -9,13 +9,14 @@ use leasehold_api::{
     SectionSpec,
 };
 use leasehold_client::{Client, Request, Response};
+use tokio::time::Instant;
 
 /// Seats in a full row of a fresh event.
 const SEATS_PER_ROW: u32 = 100;
 /// The pool of a fresh event.
 const POOL: &str = "floor";
-/// How often a reading is tried, with a pause after each failure.
-const READ_TRIES_MAX: u32 = 20;
+/// How long a reading is tried, and the pause after each failure.
+const READ_TIME_MAX: Duration = Duration::from_secs(15);
 const READ_PAUSE: Duration = Duration::from_millis(250);
 
 /// What to fight for, as asked for on the command line.
@@ -102,14 +103,13 @@ pub(crate) async fn open(client: &mut Client, wanted: &Wanted) -> anyhow::Result
 
 /// Reads how the event stands. A server that is just coming back gets a few seconds.
 pub(crate) async fn read(client: &mut Client, event: &str) -> anyhow::Result<Snapshot> {
-    let mut tries = 1;
+    let give_up_at = Instant::now() + READ_TIME_MAX;
     loop {
         match read_once(client, event).await {
             Ok(snapshot) => return Ok(snapshot),
-            Err(error) if tries == READ_TRIES_MAX => return Err(error),
+            Err(error) if Instant::now() >= give_up_at => return Err(error),
             Err(_) => tokio::time::sleep(READ_PAUSE).await,
         }
-        tries += 1;
     }
 }
 

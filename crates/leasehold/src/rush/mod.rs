@@ -4,6 +4,7 @@
 //! told is compared with what the server says it sold. The verdict is part of the report: oversold or
 //! not, server errors or none, and every request accounted for.
 
+mod args;
 mod duration;
 mod event;
 mod pace;
@@ -16,122 +17,28 @@ mod told;
 mod user;
 mod verdict;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use leasehold_client::Client;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use args::Shape;
 use event::{Offer, Snapshot, Wanted};
 use random::Random;
-use report::{Drawing, Material, Setup};
+use report::{Material, Setup};
 use user::{Account, Live, Plan, User};
 use verdict::{Evidence, Verdict};
 
+pub(crate) use args::RushArgs;
 pub(crate) use report::Report;
-pub(crate) use target::{Reach, Target};
+pub(crate) use target::Target;
 
-/// The most users in one process; each has a connection.
-const USERS_MAX: u32 = 10_000;
-/// The most requests per second that can be asked for.
-const RATE_MAX: f64 = 1_000_000.0;
 /// An answer that takes longer counts as none.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What `leasehold rush` can be told.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct RushArgs {
-    /// The server to load, such as http://127.0.0.1:7070; one of its own for the run when absent
-    #[arg(long)]
-    pub(crate) url: Option<String>,
-
-    /// Seats to fight for
-    #[arg(long, default_value_t = 3)]
-    pub(crate) seats: u32,
-
-    /// Users, each with one connection
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=i64::from(USERS_MAX)))]
-    pub(crate) users: u32,
-
-    /// How long: 500ms, 10s, 2m
-    #[arg(long, default_value = "10s", value_parser = duration::parse)]
-    pub(crate) duration: Duration,
-
-    /// The event to fight for, created unless it exists; a fresh one with a random id when absent
-    #[arg(long)]
-    pub(crate) event: Option<String>,
-
-    /// Also fight for counted stock of this many units
-    #[arg(long, value_name = "UNITS", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) pool: Option<u32>,
-
-    /// How users choose their seats
-    #[arg(long, value_enum, default_value_t = Shape::Hot)]
-    pub(crate) shape: Shape,
-
-    /// How long a hold is asked for; the event's own time when absent
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) hold_ttl: Option<Duration>,
-
-    /// Hold only, and buy nothing
-    #[arg(long)]
-    pub(crate) no_confirm: bool,
-
-    /// Holds per second at a constant rate, whatever the server does; as fast as answers come when absent
-    #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate)]
-    pub(crate) rate: Option<f64>,
-
-    /// Print the report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Draw the report into this file, .svg or .html
-    #[arg(long, value_name = "FILE", value_parser = parse_report)]
-    pub(crate) report: Option<PathBuf>,
-
-    /// Allow a server that is not on this machine: it is mine, and I may load it
-    #[arg(long)]
-    pub(crate) i_own_this_server: bool,
-}
-
-/// How users choose their seats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Shape {
-    /// Everybody wants the same seats in the same order
-    Hot,
-    /// Everybody wants a random seat each time
-    Spread,
-    /// Everybody takes the best that is free
-    Best,
-}
-
-/// Whether users buy what they hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Confirming {
-    /// Every hold is bought.
-    Always,
-    /// Holds are left to expire.
-    Never,
-}
-
-impl RushArgs {
-    /// The server that `--url` names, if load may go there; `None` when the caller is to start one.
-    pub(crate) async fn target(&self) -> anyhow::Result<Option<Target>> {
-        let reach = if self.i_own_this_server { Reach::Anywhere } else { Reach::Loopback };
-        match &self.url {
-            Some(url) => Ok(Some(Target::resolve(url, reach).await?)),
-            None => Ok(None),
-        }
-    }
-
-    fn confirming(&self) -> Confirming {
-        if self.no_confirm { Confirming::Never } else { Confirming::Always }
-    }
-}
 
 /// Runs the load against `target` and reports. Ctrl-C ends it early, with a report; a second one without.
 pub(crate) async fn rush(args: &RushArgs, target: &Target) -> anyhow::Result<Report> {
@@ -198,21 +105,15 @@ fn conclude(
     ended: &Ended,
 ) -> Report {
     let Account { tally, told, attempts } = &ended.everyone;
-    let verdict = match &after {
-        Ok(after) => Verdict::reach(&Evidence {
-            offer: &plan.offer,
-            shape: args.shape,
-            confirming: args.confirming(),
-            before,
-            after,
-            told,
-            tally,
-        }),
-        Err(error) => Verdict::without_reading(
-            &format!("{error:#}"),
-            tally.count_where(|_, outcome| outcome.is_server_error()),
-        ),
-    };
+    let verdict = Verdict::reach(&Evidence {
+        offer: &plan.offer,
+        shape: args.shape,
+        confirming: args.confirming(),
+        before,
+        after: after.as_ref(),
+        told,
+        tally,
+    });
     Report::new(Material {
         setup: setup(args, target, &plan.offer, before),
         interrupted: ended.interrupted,
@@ -287,19 +188,4 @@ async fn two_interrupts(stop: &CancellationToken) -> anyhow::Error {
         stop.cancel();
     }
     anyhow::anyhow!("stopped by a second Ctrl-C, without a report")
-}
-
-fn parse_rate(text: &str) -> anyhow::Result<f64> {
-    let rate: f64 = text.parse().context("a rate is a number of holds per second")?;
-    ensure!(rate > 0.0 && rate <= RATE_MAX, "a rate is more than 0 and at most {RATE_MAX}");
-    Ok(rate)
-}
-
-fn parse_report(text: &str) -> anyhow::Result<PathBuf> {
-    let path = PathBuf::from(text);
-    Drawing::of(&path)?;
-    if path.is_dir() {
-        bail!("{text} is a directory");
-    }
-    Ok(path)
 }

@@ -8,12 +8,12 @@ use leasehold_api::{BookingView, Code, ConfirmHold, CreateHold, HoldView, ItemSp
 use leasehold_client::{Client, Request, Response};
 use tokio::time::Instant;
 
+use super::args::{Confirming, Shape};
 use super::event::Offer;
 use super::pace::Pace;
 use super::random::Random;
 use super::tally::{Kind, Outcome, Tally};
 use super::told::{Ending, Grant, Told};
-use super::{Confirming, Shape};
 
 /// How often one request is sent until its outcome is known.
 const TRIES_MAX: u32 = 12;

@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use leasehold_api::Code;
 
+use super::args::{Confirming, Shape};
 use super::event::{Offer, Snapshot};
+use super::report::thousands;
 use super::tally::{Class, Outcome, Tally};
 use super::told::{Ending, Told};
-use super::{Confirming, Shape};
 
 /// How many seats a complaint names.
 const NAMED_MAX: usize = 5;
@@ -23,8 +24,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) confirming: Confirming,
     /// The event before the run.
     pub(crate) before: &'a Snapshot,
-    /// The event after it.
-    pub(crate) after: &'a Snapshot,
+    /// The event after it, or why it could not be read.
+    pub(crate) after: Result<&'a Snapshot, &'a anyhow::Error>,
     /// What the users were told.
     pub(crate) told: &'a Told,
     /// Every request and its outcome.
@@ -59,11 +60,16 @@ impl Verdict {
         let mut findings = Findings::default();
         findings.check_sold_twice(evidence);
         findings.check_held_twice(evidence);
-        findings.check_seats(evidence);
-        findings.check_counts(evidence);
-        findings.check_pool(evidence);
-        findings.check_undersold(evidence);
         let server_errors = findings.check_answers(evidence);
+        match evidence.after {
+            Ok(after) => {
+                findings.check_seats(evidence, after);
+                findings.check_counts(after);
+                findings.check_pool(evidence, after);
+                findings.check_undersold(evidence, after);
+            }
+            Err(error) => findings.complain(format!("the event could not be read after the run: {error:#}")),
+        }
         Self {
             passed: findings.complaints.is_empty(),
             oversold: findings.oversold,
@@ -73,21 +79,10 @@ impl Verdict {
         }
     }
 
-    /// The verdict on a run after which the event could not be read.
-    pub(crate) fn without_reading(reason: &str, server_errors: u64) -> Self {
-        Self {
-            passed: false,
-            oversold: false,
-            server_errors,
-            sold: "how much was sold could not be read".to_owned(),
-            complaints: vec![format!("the event could not be read after the run: {reason}")],
-        }
-    }
-
     /// One line: passed or failed, and what was sold.
     pub(crate) fn headline(&self) -> String {
         let word = if self.passed { "PASSED" } else { "FAILED" };
-        let oversold = if self.oversold { "OVERSOLD" } else { "nothing oversold" };
+        let oversold = if self.oversold { "OVERSOLD" } else { "no oversell seen" };
         format!("{word}: {}, {oversold}, {} server errors", self.sold, self.server_errors)
     }
 }
@@ -134,20 +129,18 @@ impl Findings {
         }
     }
 
-    fn check_seats(&mut self, evidence: &Evidence<'_>) {
+    fn check_seats(&mut self, evidence: &Evidence<'_>, after: &Snapshot) {
         let acknowledged: BTreeSet<&str> = evidence.told.seats_sold().collect();
         let in_doubt: BTreeSet<&str> = evidence.told.seats_unresolved().collect();
-        let lost: BTreeSet<&str> =
-            acknowledged.iter().copied().filter(|seat| !evidence.after.is_sold(seat)).collect();
+        let lost: BTreeSet<&str> = acknowledged.iter().copied().filter(|seat| !after.is_sold(seat)).collect();
         if !lost.is_empty() {
             self.complain(format!("acknowledged as sold, and not sold on the server: {}", named(&lost)));
         }
-        let sold_now = evidence
-            .after
+        let sold_now = after
             .letters
             .keys()
             .map(String::as_str)
-            .filter(|seat| evidence.after.is_sold(seat) && !evidence.before.is_sold(seat));
+            .filter(|seat| after.is_sold(seat) && !evidence.before.is_sold(seat));
         let unclaimed: BTreeSet<&str> =
             sold_now.filter(|seat| !acknowledged.contains(seat) && !in_doubt.contains(seat)).collect();
         if !unclaimed.is_empty() {
@@ -155,9 +148,9 @@ impl Findings {
         }
     }
 
-    fn check_counts(&mut self, evidence: &Evidence<'_>) {
-        let (counts, other) = (evidence.after.seats, evidence.after.availability);
-        let letters = evidence.after.letters.values().filter(|letter| **letter == 's').count();
+    fn check_counts(&mut self, after: &Snapshot) {
+        let (counts, other) = (after.seats, after.availability);
+        let letters = after.letters.values().filter(|letter| **letter == 's').count();
         if counts.sold != other.sold || counts.sold as usize != letters {
             self.complain(format!(
                 "the server contradicts itself: {} seats sold by the event, {} by the availability, {letters} by its map",
@@ -178,9 +171,9 @@ impl Findings {
         }
     }
 
-    fn check_pool(&mut self, evidence: &Evidence<'_>) {
+    fn check_pool(&mut self, evidence: &Evidence<'_>, after: &Snapshot) {
         let Some(id) = &evidence.offer.pool else { return };
-        let (Some(before), Some(after)) = (evidence.before.pool(id), evidence.after.pool(id)) else {
+        let (Some(before), Some(after)) = (evidence.before.pool(id), after.pool(id)) else {
             self.complain(format!("the pool `{id}` is gone"));
             return;
         };
@@ -207,7 +200,7 @@ impl Findings {
     }
 
     /// When somebody asked for every seat and nothing went wrong on the way to the sale, none may be left.
-    fn check_undersold(&mut self, evidence: &Evidence<'_>) {
+    fn check_undersold(&mut self, evidence: &Evidence<'_>, after: &Snapshot) {
         let told = evidence.told;
         let all_sold = told.grants.iter().all(|grant| matches!(grant.ending, Ending::Sold(_)));
         let expected = evidence.shape == Shape::Hot
@@ -216,7 +209,7 @@ impl Findings {
             && told.holds_unresolved == 0
             && all_sold;
         let left: BTreeSet<&str> = evidence.offer.seats.iter().map(String::as_str).collect();
-        let left: BTreeSet<&str> = left.into_iter().filter(|seat| !evidence.after.is_sold(seat)).collect();
+        let left: BTreeSet<&str> = left.into_iter().filter(|seat| !after.is_sold(seat)).collect();
         if expected && !left.is_empty() {
             self.complain(format!("refused to everybody, and not sold: {}", named(&left)));
         }
@@ -261,16 +254,22 @@ fn same_thing(held: &leasehold_api::ItemView, sold: &leasehold_api::ItemView) ->
 }
 
 fn sold_in_words(evidence: &Evidence<'_>) -> String {
+    let sales = evidence.told.seats_sold().count();
+    let Ok(after) = evidence.after else {
+        return format!("{} seats acknowledged as sold", thousands(sales as u64));
+    };
     let offered = evidence.offer.seats.len();
-    let sold = evidence.offer.seats.iter().filter(|seat| evidence.after.is_sold(seat)).count();
-    let exactly = if sold == offered { "exactly " } else { "" };
-    let mut words = format!("{exactly}{sold} of {offered} seats sold");
-    let pool = evidence.offer.pool.as_deref().and_then(|id| evidence.after.pool(id));
-    if let Some(pool) = pool {
-        let units = format!("{} of {} units sold", pool.sold, pool.capacity);
-        words = if offered == 0 { units } else { format!("{words}, {units}") };
-    }
-    words
+    let sold = evidence.offer.seats.iter().filter(|seat| after.is_sold(seat)).count();
+    let seats = match (sales > offered, sold == offered) {
+        (true, _) => format!("{} sales of {} seats", thousands(sales as u64), thousands(offered as u64)),
+        (false, true) => {
+            format!("exactly {} of {} seats sold", thousands(sold as u64), thousands(offered as u64))
+        }
+        (false, false) => format!("{} of {} seats sold", thousands(sold as u64), thousands(offered as u64)),
+    };
+    let Some(pool) = evidence.offer.pool.as_deref().and_then(|id| after.pool(id)) else { return seats };
+    let units = format!("{} of {} units sold", thousands(pool.sold.into()), thousands(pool.capacity.into()));
+    if offered == 0 { units } else { format!("{seats}, {units}") }
 }
 
 fn named(seats: &BTreeSet<&str>) -> String {

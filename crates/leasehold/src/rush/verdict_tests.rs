@@ -72,15 +72,19 @@ impl Run {
     }
 
     fn verdict(&self) -> Verdict {
-        Verdict::reach(&Evidence {
+        Verdict::reach(&self.evidence())
+    }
+
+    fn evidence(&self) -> Evidence<'_> {
+        Evidence {
             offer: &self.offer,
             shape: Shape::Hot,
             confirming: Confirming::Always,
             before: &self.before,
-            after: &self.after,
+            after: Ok(&self.after),
             told: &self.told,
             tally: &self.tally,
-        })
+        }
     }
 
     #[track_caller]
@@ -104,7 +108,9 @@ fn a_correct_run_passes() {
 fn a_double_sale_is_found() {
     let mut run = Run::correct();
     run.told.grants.push(sold("h9", seat("A-2", 2)));
-    assert!(run.fails_with("sold to two buyers: A-2").oversold);
+    let verdict = run.fails_with("sold to two buyers: A-2");
+    assert!(verdict.oversold);
+    assert!(verdict.sold.starts_with("4 sales of 3 seats"), "{}", verdict.sold);
 }
 
 #[test]
@@ -205,4 +211,14 @@ fn a_run_in_which_nothing_was_decided_does_not_pass() {
 fn a_long_list_of_seats_is_cut() {
     let seats: BTreeSet<&str> = ["a", "b", "c", "d", "e", "f", "g"].into();
     assert_eq!(named(&seats), "a, b, c, d, e and 2 more");
+}
+
+#[test]
+fn an_event_that_cannot_be_read_fails_and_a_double_sale_is_found_all_the_same() {
+    let mut run = Run::correct();
+    run.told.grants.push(sold("h9", seat("A-2", 2)));
+    let gone = anyhow::anyhow!("cannot connect");
+    let verdict = Verdict::reach(&Evidence { after: Err(&gone), ..run.evidence() });
+    assert!(!verdict.passed && verdict.oversold);
+    assert_eq!(verdict.complaints.len(), 2, "{verdict:?}");
 }

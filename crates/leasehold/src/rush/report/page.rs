@@ -98,7 +98,7 @@ fn verdict(canvas: &mut Canvas, top: f64, report: &Report) -> f64 {
     let (band, mark) = if report.verdict.passed { ("good", "granted") } else { ("bad", "failed") };
     canvas.rectangle(Area { left: MARGIN, top, width: INNER, height }, 6.0, band);
     canvas.rectangle(Area { left: MARGIN, top, width: 6.0, height }, 3.0, mark);
-    let headline = clipped(&report.verdict.headline(), 96);
+    let headline = clipped(&report.verdict.headline(), 92);
     canvas.text(at(MARGIN + 24.0, top + 33.0), Anchor::Start, "headline", &headline);
     for (index, line) in lines.iter().enumerate() {
         canvas.text(at(MARGIN + 24.0, top + 62.0 + 24.0 * index as f64), Anchor::Start, "words", line);
