@@ -26,7 +26,7 @@ pub(crate) struct Wanted {
     pub(crate) event: String,
     /// How many seats.
     pub(crate) seats: u32,
-    /// How many units of counted stock, if any.
+    /// How many units of counted stock, if any. An event that exists keeps its own: its first pool is fought for.
     pub(crate) pool: Option<u32>,
 }
 

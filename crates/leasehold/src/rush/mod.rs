@@ -77,7 +77,7 @@ pub(crate) async fn rush(args: &RushArgs, target: &Target) -> anyhow::Result<Rep
 /// Shows the report as the arguments ask: JSON or tables on standard output, and the drawing in its file.
 pub(crate) fn show(args: &RushArgs, report: &Report) -> anyhow::Result<()> {
     if args.json {
-        println!("{}", serde_json::to_string_pretty(report).context("the report is not JSON")?);
+        println!("{}", serde_json::to_string(report).context("the report is not JSON")?);
     } else {
         println!("{}", report.to_text());
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A timer fires up to this late. A user that was idle when its request was due does not blame the server for it.
+/// A timer fires up to this late. A user that was idle when its request was due does not blame the server.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// When requests are sent, shared by all users.

@@ -79,11 +79,19 @@ impl Verdict {
         }
     }
 
-    /// One line: passed or failed, and what was sold.
+    /// Passed or failed, and what was sold.
     pub(crate) fn headline(&self) -> String {
-        let word = if self.passed { "PASSED" } else { "FAILED" };
+        format!("{}: {}", if self.passed { "PASSED" } else { "FAILED" }, self.sold)
+    }
+
+    /// Whether too much was sold, and how many server errors there were.
+    pub(crate) fn subline(&self) -> String {
         let oversold = if self.oversold { "OVERSOLD" } else { "no oversell seen" };
-        format!("{word}: {}, {oversold}, {} server errors", self.sold, self.server_errors)
+        let errors = match self.server_errors {
+            1 => "1 server error".to_owned(),
+            errors => format!("{} server errors", thousands(errors)),
+        };
+        format!("{oversold}, {errors}")
     }
 }
 

@@ -15,7 +15,10 @@ const INNER: f64 = WIDTH - 2.0 * MARGIN;
 /// Room left of a plot for the labels of its axis.
 const AXIS_ROOM: f64 = 64.0;
 /// Letters that fit on a line of the usual size.
-const LINE_LETTERS: usize = 120;
+const LINE_LETTERS: usize = 115;
+/// Letters that fit into the verdict's band: of its headline, and of a complaint.
+const HEADLINE_LETTERS: usize = 88;
+const COMPLAINT_LETTERS: usize = 105;
 /// Complaints and outcomes that are shown; the JSON report has all of them.
 const COMPLAINTS_MAX: usize = 6;
 const OUTCOMES_MAX: usize = 14;
@@ -88,20 +91,19 @@ fn header(canvas: &mut Canvas, report: &Report) -> f64 {
 
 fn verdict(canvas: &mut Canvas, top: f64, report: &Report) -> f64 {
     let complaints = &report.verdict.complaints;
-    let mut lines: Vec<String> =
-        complaints.iter().take(COMPLAINTS_MAX).map(|words| clipped(words, 110)).collect();
+    let mut lines = vec![report.verdict.subline()];
+    lines.extend(complaints.iter().take(COMPLAINTS_MAX).map(|words| clipped(words, COMPLAINT_LETTERS)));
     if complaints.len() > COMPLAINTS_MAX {
         lines.push(format!("and {} more", complaints.len() - COMPLAINTS_MAX));
     }
-    let below = if lines.is_empty() { 0.0 } else { 24.0 * lines.len() as f64 + 6.0 };
-    let height = 52.0 + below;
+    let height = 52.0 + 24.0 * lines.len() as f64;
     let (band, mark) = if report.verdict.passed { ("good", "granted") } else { ("bad", "failed") };
     canvas.rectangle(Area { left: MARGIN, top, width: INNER, height }, 6.0, band);
     canvas.rectangle(Area { left: MARGIN, top, width: 6.0, height }, 3.0, mark);
-    let headline = clipped(&report.verdict.headline(), 92);
-    canvas.text(at(MARGIN + 24.0, top + 33.0), Anchor::Start, "headline", &headline);
+    let headline = clipped(&report.verdict.headline(), HEADLINE_LETTERS);
+    canvas.text(at(MARGIN + 24.0, top + 32.0), Anchor::Start, "headline", &headline);
     for (index, line) in lines.iter().enumerate() {
-        canvas.text(at(MARGIN + 24.0, top + 62.0 + 24.0 * index as f64), Anchor::Start, "words", line);
+        canvas.text(at(MARGIN + 24.0, top + 58.0 + 24.0 * index as f64), Anchor::Start, "words", line);
     }
     top + height + 20.0
 }

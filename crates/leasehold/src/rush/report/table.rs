@@ -22,7 +22,7 @@ pub(super) fn render(report: &Report) -> String {
     line(comparison(report).to_string());
     line("The published run had 200 users, 10 s and 3 seats, on another machine.".to_owned());
     line(String::new());
-    line(report.verdict.headline());
+    line(format!("{}, {}", report.verdict.headline(), report.verdict.subline()));
     for complaint in &report.verdict.complaints {
         line(format!("  - {complaint}"));
     }
