@@ -23,7 +23,7 @@ pub(crate) async fn watch(plan: &Plan, duration: Duration) {
         ProgressStyle::with_template("{wide_bar:.cyan/dim} {msg}").expect("the template is a constant");
     bar.set_style(style.progress_chars("━╸─"));
     let _cleared = Cleared(&bar);
-    let mut ticks = tokio::time::interval(REDRAW);
+    let mut ticks = tokio::time::interval_at(Instant::now() + REDRAW, REDRAW);
     let mut last = (Instant::now(), 0);
     loop {
         let now = ticks.tick().await;
