@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
 
 use leasehold_core::{Epoch, Event, SeatStatus};
 use tokio::sync::watch;
@@ -19,8 +18,6 @@ const CHANGES_PER_EVENT_MAX: usize = 65_536;
 const CHANGES_MAX: usize = 1_000_000;
 /// Changes given to a reader at a time.
 const CHANGES_PER_STEP_MAX: usize = 1_024;
-/// A snapshot is made anew at most this fraction of the time, however many readers ask.
-const SNAPSHOT_SHARE: u32 = 20;
 
 /// One event's durable state for readers.
 #[derive(Debug)]
@@ -38,14 +35,7 @@ struct Inside {
     seats: Vec<SeatStatus>,
     /// Consecutive versions, the last one being the summary's.
     changes: VecDeque<Arc<Change>>,
-    snapshot: Option<Made>,
-}
-
-#[derive(Debug)]
-struct Made {
-    snapshot: Arc<Snapshot>,
-    at: Instant,
-    took: Duration,
+    snapshot: Option<Arc<Snapshot>>,
 }
 
 impl Feed {
@@ -185,17 +175,15 @@ impl Inside {
         }
     }
 
-    /// The snapshot of this version, or one a moment old when making them takes too much of the time.
+    /// The snapshot of this version, made once.
     fn snapshot(&mut self) -> Arc<Snapshot> {
-        if let Some(made) = &self.snapshot {
-            let current = made.snapshot.summary.version == self.summary.version;
-            if current || made.at.elapsed() < made.took * SNAPSHOT_SHARE {
-                return Arc::clone(&made.snapshot);
+        match &self.snapshot {
+            Some(made) if made.summary.version == self.summary.version => Arc::clone(made),
+            _ => {
+                let snapshot = Arc::new(Snapshot { summary: self.summary.clone(), seats: self.seats.clone() });
+                self.snapshot = Some(Arc::clone(&snapshot));
+                snapshot
             }
         }
-        let at = Instant::now();
-        let snapshot = Arc::new(Snapshot { summary: self.summary.clone(), seats: self.seats.clone() });
-        self.snapshot = Some(Made { snapshot: Arc::clone(&snapshot), at, took: at.elapsed() });
-        snapshot
     }
 }

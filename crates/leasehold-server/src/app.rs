@@ -1,0 +1,85 @@
+//! What every handler can reach, and no more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use leasehold_engine::Engine;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ServerConfig;
+use crate::http::AvailabilityCache;
+use crate::limits::Limits;
+use crate::meters::HttpMeters;
+
+/// Shared by all handlers.
+pub(crate) type App = Arc<AppState>;
+
+/// See [`App`].
+pub(crate) struct AppState {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) config: ServerConfig,
+    pub(crate) limits: Limits,
+    pub(crate) meters: HttpMeters,
+    pub(crate) registry: Registry,
+    pub(crate) availability: AvailabilityCache,
+    /// Cancelled when the server stops: streams end then.
+    pub(crate) stopping: CancellationToken,
+    requests: AtomicUsize,
+    streams: AtomicUsize,
+}
+
+/// One of a bounded number, given back when dropped.
+pub(crate) struct Permit {
+    app: App,
+    of: fn(&AppState) -> &AtomicUsize,
+}
+
+impl AppState {
+    pub(crate) fn new(engine: Arc<dyn Engine>, config: ServerConfig, stopping: CancellationToken) -> Self {
+        let meters = HttpMeters::default();
+        let mut registry = Registry::default();
+        engine.meters().register(&mut registry);
+        meters.register(&mut registry);
+        Self {
+            limits: Limits::new(&config),
+            engine,
+            config,
+            meters,
+            registry,
+            availability: AvailabilityCache::default(),
+            stopping,
+            requests: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+        }
+    }
+
+    /// Leave to work on one more request; none when too many are being worked on.
+    pub(crate) fn request_permit(self: &Arc<Self>) -> Option<Permit> {
+        Permit::take(self, |app| &app.requests, self.config.requests_max)
+    }
+
+    /// Leave to open one more stream.
+    pub(crate) fn stream_permit(self: &Arc<Self>) -> Option<Permit> {
+        let permit = Permit::take(self, |app| &app.streams, self.config.streams_max)?;
+        self.meters.streams.inc();
+        Some(permit)
+    }
+
+    pub(crate) fn stream_ended(&self) {
+        self.meters.streams.dec();
+    }
+}
+
+impl Permit {
+    fn take(app: &App, of: fn(&AppState) -> &AtomicUsize, max: usize) -> Option<Self> {
+        let permit = Self { app: Arc::clone(app), of };
+        (of(app).fetch_add(1, Ordering::Relaxed) < max).then_some(permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        (self.of)(&self.app).fetch_sub(1, Ordering::Relaxed);
+    }
+}

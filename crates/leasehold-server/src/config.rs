@@ -1,0 +1,62 @@
+//! What an operator can set, with defaults that are safe.
+
+use std::time::Duration;
+
+use crate::Network;
+
+/// Settings of the server.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Connections at a time; more are turned away with 503.
+    pub connections_max: usize,
+    /// Streams at a time; more are turned away with 503.
+    pub streams_max: usize,
+    /// Requests being worked on at a time; more are turned away with 503.
+    pub requests_max: usize,
+    /// The first byte of a request must come within this time of the last answer.
+    pub idle_timeout: Duration,
+    /// A request's head must be complete within this time of its first byte.
+    pub head_timeout: Duration,
+    /// A request's body must be complete within this time of its head.
+    pub body_timeout: Duration,
+    /// An answer that cannot be written for this long ends the connection.
+    pub write_timeout: Duration,
+    /// Time that requests get to finish when the server stops.
+    pub drain_timeout: Duration,
+    /// Requests of one address; none is no limit.
+    pub address_rate: Option<Rate>,
+    /// New holds of one event; none is no limit.
+    pub event_rate: Option<Rate>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
+    /// Whether writes without an `Idempotency-Key` are refused.
+    pub require_idempotency_key: bool,
+}
+
+/// So many a second, with a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests a second in the long run, at least 1.
+    pub per_second: u32,
+    /// Requests at once, at least 1.
+    pub burst: u32,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            connections_max: 8_192,
+            streams_max: 2_048,
+            requests_max: 8_192,
+            idle_timeout: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(5),
+            body_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(10),
+            address_rate: None,
+            event_rate: None,
+            trusted_proxies: Vec::new(),
+            require_idempotency_key: false,
+        }
+    }
+}

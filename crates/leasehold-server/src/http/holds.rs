@@ -1,0 +1,135 @@
+//! `/v1/holds`: seats and units kept for a buyer who is still paying.
+
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use http::{HeaderMap, Request, StatusCode};
+use leasehold_api::{CreateHold, HoldList, HoldView, PatchHold, Problem, RevokeHold};
+use leasehold_core::Command;
+use leasehold_engine::{Outcome, Venue};
+
+use super::{Write, answer, hold_id, json, secret, venue};
+use crate::app::App;
+use crate::body::{BODY_BYTES_MAX, parse, parse_optional};
+use crate::problem::ApiError;
+use crate::query::Query;
+use crate::wire;
+
+/// Holds on one page.
+const PAGE_MAX: usize = 1_000;
+
+/// Holds all of the items, or none of them.
+#[utoipa::path(post, path = "/v1/events/{event}/holds", request_body = CreateHold, tag = "holds",
+    params(("event" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 201, body = HoldView), (status = 409, description = "seat-taken, sold-out, event-closed", body = Problem),
+    (status = 422, description = "limit-per-holder, invalid", body = Problem),
+    (status = 429, description = "quota-exceeded", body = Problem)))]
+pub(crate) async fn create(
+    State(app): State<App>,
+    Path(event): Path<String>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
+    let body: CreateHold = parse(&write.body)?;
+    let venue = venue(&app, &event).await?;
+    app.limits.check_event(venue.number)?;
+    let command = wire::create_hold(&venue, &body)?;
+    let done = write.execute(&app, command, Some(&venue)).await?;
+    Ok(answer(&app, &done, StatusCode::CREATED))
+}
+
+/// Lists an event's live holds, for operators.
+#[utoipa::path(get, path = "/v1/events/{event}/holds", tag = "operating", params(("event" = String, Path),
+    ("after" = Option<u64>, Query, description = "`next` of the page before"),
+    ("limit" = Option<usize>, Query, description = "1 to 1000")), responses((status = 200, body = HoldList)))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Path(event): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let query = Query::parse(query.as_deref(), &["after", "limit"])?;
+    let limit = query.number("limit", 1, PAGE_MAX as u64)?.map_or(100, |limit| limit as usize);
+    let after = query.number("after", 0, u64::MAX)?.unwrap_or(0);
+    let venue = venue(&app, &event).await?;
+    let page = app.engine.holds(&venue, after, limit).await?;
+    let now = app.engine.now();
+    let next = page.items.last().filter(|_| page.more).map(|hold| hold.number.to_string());
+    let holds = page.items.iter().map(|hold| wire::hold_view(&venue, hold, now)).collect();
+    Ok(json(StatusCode::OK, &HoldList { holds, next }))
+}
+
+/// Reads a hold.
+#[utoipa::path(get, path = "/v1/holds/{hold}", tag = "holds", params(("hold" = String, Path),
+    ("Hold-Secret" = String, Header)), responses((status = 200, body = HoldView), (status = 404, body = Problem)))]
+pub(crate) async fn read(
+    State(app): State<App>,
+    Path(hold): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let done = app.engine.hold(hold_id(&hold)?, secret(&headers)).await?;
+    Ok(answer(&app, &done, StatusCode::OK))
+}
+
+/// Extends a hold, adds items, gives items back: all of it or nothing.
+#[utoipa::path(patch, path = "/v1/holds/{hold}", request_body = PatchHold, tag = "holds",
+    params(("hold" = String, Path), ("Hold-Secret" = String, Header)), responses((status = 200, body = HoldView),
+    (status = 404, body = Problem), (status = 409, description = "extend-cap, seat-taken, sold-out", body = Problem),
+    (status = 410, description = "hold-expired", body = Problem), (status = 412, body = Problem)))]
+pub(crate) async fn amend(
+    State(app): State<App>,
+    Path(hold): Path<String>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
+    let body: PatchHold = parse(&write.body)?;
+    let hold = hold_id(&hold)?;
+    let venue = venue_of(&app, hold, &write).await?;
+    let command = wire::amend_hold(&venue, hold, &body)?;
+    let done = write.execute(&app, command, Some(&venue)).await?;
+    Ok(answer(&app, &done, StatusCode::OK))
+}
+
+/// Gives a hold back. Giving back what is over already is no mistake.
+#[utoipa::path(delete, path = "/v1/holds/{hold}", tag = "holds", params(("hold" = String, Path),
+    ("Hold-Secret" = String, Header)), responses((status = 200, body = HoldView), (status = 404, body = Problem),
+    (status = 409, description = "hold-state: it is being paid for, or sold", body = Problem)))]
+pub(crate) async fn release(
+    State(app): State<App>,
+    Path(hold): Path<String>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
+    if !write.body.is_empty() {
+        return Err(ApiError::bad_request("a release has no body"));
+    }
+    let done = write.execute(&app, Command::ReleaseHold(hold_id(&hold)?), None).await?;
+    Ok(answer(&app, &done, StatusCode::OK))
+}
+
+/// Takes a hold away, for operators.
+#[utoipa::path(post, path = "/v1/holds/{hold}/revoke", request_body = RevokeHold, tag = "operating",
+    params(("hold" = String, Path)), responses((status = 200, body = HoldView), (status = 404, body = Problem)))]
+pub(crate) async fn revoke(
+    State(app): State<App>,
+    Path(hold): Path<String>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
+    let body: RevokeHold = parse_optional(&write.body)?;
+    let reason = wire::reason(body.reason.as_deref())?;
+    let hold = hold_id(&hold)?;
+    let done = write.execute(&app, Command::RevokeHold(hold), None).await?;
+    tracing::info!(%hold, reason = reason.as_ref().map(leasehold_core::Text::as_str), "revoked a hold");
+    Ok(answer(&app, &done, StatusCode::OK))
+}
+
+/// The venue of a hold, for whoever may know it.
+pub(crate) async fn venue_of(
+    app: &App,
+    hold: leasehold_core::HoldId,
+    write: &Write,
+) -> Result<std::sync::Arc<Venue>, ApiError> {
+    let done = app.engine.hold(hold, write.secret).await?;
+    debug_assert!(matches!(done.outcome, Outcome::Hold(_)));
+    Ok(done.venue)
+}

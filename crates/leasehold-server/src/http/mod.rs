@@ -1,0 +1,98 @@
+//! The handlers, a file for each kind of thing: read the request, one call to the engine, write the answer.
+
+pub(crate) mod availability;
+pub(crate) mod blocks;
+pub(crate) mod bookings;
+pub(crate) mod docs;
+pub(crate) mod events;
+pub(crate) mod health;
+pub(crate) mod holds;
+pub(crate) mod payments;
+pub(crate) mod stream;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use leasehold_api::{HOLD_SECRET, IDEMPOTENCY_REPLAYED};
+use leasehold_core::{Command, HoldId, Name};
+use leasehold_engine::{Done, HoldSecret, IdempotencyKey, Outcome, Venue};
+
+pub(crate) use self::availability::AvailabilityCache;
+use crate::app::App;
+use crate::body;
+use crate::idempotency;
+use crate::problem::ApiError;
+use crate::wire;
+
+/// A request that changes something: its body read, its key found.
+pub(crate) struct Write {
+    pub(crate) body: Bytes,
+    pub(crate) key: Option<IdempotencyKey>,
+    pub(crate) secret: Option<HoldSecret>,
+}
+
+impl Write {
+    pub(crate) async fn read(app: &App, request: Request<Body>, bytes_max: usize) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let body = body::read(&parts.headers, body, bytes_max).await?;
+        let required = app.config.require_idempotency_key && parts.method != Method::GET;
+        let key = idempotency::key(&parts.headers, &parts.method, parts.uri.path(), &body, required)?;
+        Ok(Self { body, key, secret: secret(&parts.headers) })
+    }
+
+    /// Carries the command out.
+    pub(crate) async fn execute(&self, app: &App, command: Command, venue: Option<&Venue>) -> Result<Done, ApiError> {
+        let request = leasehold_engine::Request::new(command).with_secret(self.secret).with_key(self.key);
+        app.engine.execute(request).await.map_err(|error| ApiError::from_engine(error, venue))
+    }
+}
+
+/// The secret in the request's header. What is no secret proves nothing, like none.
+pub(crate) fn secret(headers: &HeaderMap) -> Option<HoldSecret> {
+    headers.get(HOLD_SECRET)?.to_str().ok().and_then(HoldSecret::parse)
+}
+
+/// The event in the path. What is no name is no event.
+pub(crate) async fn venue(app: &App, event: &str) -> Result<Arc<Venue>, ApiError> {
+    let name = Name::parse(event).map_err(|_| ApiError::not_found())?;
+    app.engine.venue(&name).await?.ok_or_else(ApiError::not_found)
+}
+
+pub(crate) fn hold_id(text: &str) -> Result<HoldId, ApiError> {
+    HoldId::parse(text).ok_or_else(ApiError::not_found)
+}
+
+/// A JSON answer.
+pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
+    let body = serde_json::to_vec(value).expect("wire types have string keys and no failing serializers");
+    let mut response = (status, body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The answer to a command, marked when it was given before. Not to be cached: it may have a secret in it.
+pub(crate) fn answer(app: &App, done: &Done, created: StatusCode) -> Response {
+    let mut response = match &done.outcome {
+        Outcome::Event(summary) => json(created, &wire::event_view(&done.venue, summary)),
+        Outcome::Hold(hold) => {
+            let mut view = wire::hold_view(&done.venue, hold, done.at);
+            if created == StatusCode::CREATED {
+                view.secret = Some(app.engine.secret_of(hold.id).reveal());
+            }
+            json(created, &view)
+        }
+        Outcome::Booking(booking) => json(created, &wire::booking_view(&done.venue, booking)),
+        Outcome::Block(block) => json(created, &wire::block_view(&done.venue, block)),
+        Outcome::BlockGone => StatusCode::NO_CONTENT.into_response(),
+        Outcome::RefundDue(reference) => ApiError::refund_due(reference.as_str()).into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if done.replayed {
+        headers.insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    }
+    response
+}

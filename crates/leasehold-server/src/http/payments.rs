@@ -1,0 +1,44 @@
+//! `/v1/holds/{hold}/payment`: the time of a hold stands still while its buyer pays.
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::{Request, StatusCode};
+use leasehold_api::{BeginPayment, HoldView, PaymentFailed, Problem};
+
+use super::{Write, answer, hold_id};
+use crate::app::App;
+use crate::body::{BODY_BYTES_MAX, parse};
+use crate::problem::ApiError;
+use crate::wire;
+
+/// The buyer goes to pay.
+#[utoipa::path(post, path = "/v1/holds/{hold}/payment", request_body = BeginPayment, tag = "payment",
+    params(("hold" = String, Path), ("Hold-Secret" = String, Header)), responses((status = 200, body = HoldView),
+    (status = 404, body = Problem), (status = 409, description = "hold-state, payment-ref-used", body = Problem),
+    (status = 410, description = "hold-expired", body = Problem)))]
+pub(crate) async fn begin(
+    State(app): State<App>,
+    Path(hold): Path<String>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
+    let body: BeginPayment = parse(&write.body)?;
+    let done = write.execute(&app, wire::begin_payment(hold_id(&hold)?, &body)?, None).await?;
+    Ok(answer(&app, &done, StatusCode::OK))
+}
+
+/// The payment failed; the buyer may try again.
+#[utoipa::path(post, path = "/v1/holds/{hold}/payment/failed", request_body = PaymentFailed, tag = "payment",
+    params(("hold" = String, Path), ("Hold-Secret" = String, Header)), responses((status = 200, body = HoldView),
+    (status = 404, body = Problem), (status = 409, body = Problem), (status = 410, body = Problem)))]
+pub(crate) async fn failed(
+    State(app): State<App>,
+    Path(hold): Path<String>,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
+    let body: PaymentFailed = parse(&write.body)?;
+    let done = write.execute(&app, wire::payment_failed(hold_id(&hold)?, &body)?, None).await?;
+    Ok(answer(&app, &done, StatusCode::OK))
+}

@@ -1,0 +1,37 @@
+//! The whole API on one screen.
+
+use axum::Router;
+use axum::routing::{delete, get, post};
+use leasehold_api::Code;
+
+use crate::app::App;
+use crate::http::{availability, blocks, bookings, docs, events, health, holds, payments, stream};
+use crate::problem::ApiError;
+
+/// Every route.
+pub(crate) fn router(app: App) -> Router {
+    Router::new()
+        .route("/v1/events", post(events::create).get(events::list))
+        .route("/v1/events/{event}", get(events::read).patch(events::update))
+        .route("/v1/events/{event}/availability", get(availability::read))
+        .route("/v1/events/{event}/stream", get(stream::read))
+        .route("/v1/events/{event}/holds", post(holds::create).get(holds::list))
+        .route("/v1/events/{event}/blocks", post(blocks::create))
+        .route("/v1/events/{event}/blocks/{block}", delete(blocks::remove))
+        .route("/v1/holds/{hold}", get(holds::read).patch(holds::amend).delete(holds::release))
+        .route("/v1/holds/{hold}/payment", post(payments::begin))
+        .route("/v1/holds/{hold}/payment/failed", post(payments::failed))
+        .route("/v1/holds/{hold}/confirm", post(bookings::confirm))
+        .route("/v1/holds/{hold}/revoke", post(holds::revoke))
+        .route("/v1/bookings/{booking}", get(bookings::read))
+        .route("/v1/bookings/{booking}/cancel", post(bookings::cancel))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(docs::openapi))
+        .route("/docs", get(docs::page))
+        .route("/docs/reference.js", get(docs::script))
+        .fallback(|| async { ApiError::not_found() })
+        .method_not_allowed_fallback(|| async { ApiError::new(Code::MethodNotAllowed) })
+        .with_state(app)
+}

@@ -1,0 +1,123 @@
+//! What happens to every request before and after its handler.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, Method, Request};
+use hyper::body::Incoming;
+use leasehold_api::Code;
+use tower::Service;
+
+use crate::address::client_address;
+use crate::app::App;
+use crate::connection::{Phases, WatchedBody};
+use crate::problem::ApiError;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Requests that take longer than this are worth a line in the log.
+const SLOW_SECONDS: f64 = 1.0;
+
+/// Marks an answer that goes on for as long as the client listens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Streaming;
+
+/// The service of one connection.
+#[derive(Clone)]
+pub(crate) struct RequestService {
+    pub(crate) app: App,
+    pub(crate) phases: Arc<Phases>,
+    router: Router,
+    peer: IpAddr,
+}
+
+impl RequestService {
+    pub(crate) fn new(app: App, router: Router, peer: IpAddr, phases: Arc<Phases>) -> Self {
+        Self { app, phases, router, peer }
+    }
+
+    /// What can be refused without looking at the route.
+    fn refuse_early(&self, request: &Request<Incoming>) -> Result<crate::app::Permit, ApiError> {
+        let Some(permit) = self.app.request_permit() else {
+            self.app.meters.turned_away.inc();
+            return Err(ApiError::new(Code::Overloaded));
+        };
+        let method = request.method();
+        if !matches!(*method, Method::GET | Method::POST | Method::PATCH | Method::DELETE | Method::HEAD | Method::OPTIONS | Method::PUT) {
+            return Err(ApiError::new(Code::MethodNotAllowed).close());
+        }
+        // Our ids need no escapes. Refusing them means that no id has two spellings.
+        if request.uri().path().contains('%') {
+            return Err(ApiError::not_found());
+        }
+        let client = client_address(self.peer, request.headers(), &self.app.config.trusted_proxies);
+        self.app.limits.check_address(client)?;
+        Ok(permit)
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for RequestService {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.phases.head_complete();
+        let began = Instant::now();
+        let service = self.clone();
+        let request_id = request_id(&request);
+        let permit = self.refuse_early(&request);
+        Box::pin(async move {
+            let (method, path) = (request.method().clone(), request.uri().clone());
+            let result = match permit {
+                Ok(_permit) => {
+                    let phases = Arc::clone(&service.phases);
+                    let request = request.map(|body| Body::new(WatchedBody::new(body, phases)));
+                    let mut router = service.router;
+                    match router.call(request).await {
+                        Ok(response) => response,
+                        Err(impossible) => match impossible {},
+                    }
+                }
+                Err(refusal) => refusal.into_response(),
+            };
+            let mut response = result;
+            service.app.meters.answered(response.status());
+            if response.extensions().get::<Streaming>().is_none() {
+                service.phases.answered();
+            }
+            let (status, seconds) = (response.status(), began.elapsed().as_secs_f64());
+            if status.is_server_error() || seconds > SLOW_SECONDS {
+                let id = request_id.to_str().unwrap_or_default();
+                tracing::warn!(request_id = id, %method, path = path.path(), status = status.as_u16(), seconds, "answered");
+            } else {
+                tracing::debug!(?request_id, %method, path = path.path(), status = status.as_u16(), seconds, "answered");
+            }
+            response.headers_mut().insert(REQUEST_ID, request_id);
+            Ok(response)
+        })
+    }
+}
+
+/// The caller's id for the request if it is a decent one, else a new one.
+fn request_id(request: &Request<Incoming>) -> HeaderValue {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    if let Some(given) = request.headers().get(REQUEST_ID)
+        && given.len() <= 128
+        && !given.is_empty()
+        && given.as_bytes().iter().all(u8::is_ascii_graphic)
+    {
+        return given.clone();
+    }
+    static START: OnceLock<u32> = OnceLock::new();
+    let start = START.get_or_init(|| uuid::Uuid::new_v4().as_fields().0);
+    let id = format!("{start:08x}-{:x}", NEXT.fetch_add(1, Ordering::Relaxed));
+    HeaderValue::try_from(id).expect("hexadecimal digits are a header value")
+}

@@ -1,0 +1,183 @@
+//! Answers: from the engine's words to JSON.
+
+use leasehold_api as api;
+use leasehold_core::{
+    AtPaymentDeadline, Block, Booking, BookingState, EventState, Hold, HoldState, Item, Policy, Reference, SeatStatus,
+    Text, Timestamp,
+};
+use leasehold_engine::{EventSummary, PoolCounts, Venue};
+
+/// RFC 3339 in UTC, with milliseconds.
+pub(crate) fn time(at: Timestamp) -> String {
+    let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
+    // A time beyond the calendar's end is shown as its end.
+    let shown = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+    format!("{shown:.3}")
+}
+
+pub(crate) fn event_view(venue: &Venue, summary: &EventSummary) -> api::EventView {
+    let pools = venue.pools.iter().zip(&summary.pools).map(|(id, pool)| api::PoolView {
+        id: id.to_string(),
+        capacity: pool.capacity,
+        free: pool.free(),
+        held: pool.held,
+        sold: pool.sold,
+        blocked: pool.blocked,
+    });
+    api::EventView {
+        id: venue.id.to_string(),
+        name: venue.name.as_str().to_owned(),
+        state: if summary.state == EventState::Open { "open" } else { "closed" }.to_owned(),
+        version: summary.version.to_string(),
+        seats: seat_counts(summary),
+        pools: pools.collect(),
+        policy: policy_view(&summary.policy),
+        created_at: time(venue.created_at),
+        sections: Vec::new(),
+        seat_ids: Vec::new(),
+    }
+}
+
+pub(crate) fn seat_counts(summary: &EventSummary) -> api::SeatCounts {
+    let counts = summary.counts;
+    api::SeatCounts {
+        total: counts.total(),
+        free: counts.free,
+        held: counts.held,
+        sold: counts.sold,
+        blocked: counts.blocked,
+    }
+}
+
+fn policy_view(policy: &Policy) -> api::PolicyView {
+    api::PolicyView {
+        hold_ttl_ms: policy.hold_ttl.0,
+        hold_total_max_ms: policy.hold_total_max.0,
+        extends_max: policy.extends_max,
+        payment_max_ms: policy.payment_max.0,
+        units_per_holder_max: policy.units_per_holder_max,
+        accept_late_payment: policy.accept_late_payment,
+        at_payment_deadline: match policy.at_payment_deadline {
+            AtPaymentDeadline::Expire => "expire",
+            AtPaymentDeadline::Keep => "keep",
+        }
+        .to_owned(),
+    }
+}
+
+/// The hold as an answer decided `at` shows it.
+pub(crate) fn hold_view(venue: &Venue, hold: &Hold, at: Timestamp) -> api::HoldView {
+    let paying = hold.payment.as_ref().filter(|_| hold.state == HoldState::Confirming);
+    let until = match paying {
+        Some(payment) => payment.deadline,
+        None => hold.expires_at,
+    };
+    api::HoldView {
+        hold_id: hold.id.to_string(),
+        secret: None,
+        event: venue.id.to_string(),
+        state: hold_state(hold.state).to_owned(),
+        items: items(venue, &hold.items),
+        holder: owned(hold.holder.as_ref()),
+        version: hold.version,
+        created_at: time(hold.created_at),
+        expires_at: time(until),
+        expires_in_ms: if hold.keeps_items() { until.since(at).0 } else { 0 },
+        hard_deadline: time(hold.hard_deadline),
+        payment: paying.map(|payment| api::PaymentView {
+            payment_ref: payment.reference.to_string(),
+            deadline: time(payment.deadline),
+        }),
+        booking_id: hold.booking.map(|booking| booking.to_string()),
+    }
+}
+
+pub(crate) fn hold_state(state: HoldState) -> &'static str {
+    match state {
+        HoldState::Held => "held",
+        HoldState::Confirming => "confirming",
+        HoldState::Confirmed => "confirmed",
+        HoldState::Released => "released",
+        HoldState::Expired => "expired",
+        HoldState::Revoked => "revoked",
+    }
+}
+
+pub(crate) fn booking_view(venue: &Venue, booking: &Booking) -> api::BookingView {
+    let cancelled = booking.state == BookingState::Cancelled;
+    api::BookingView {
+        booking_id: booking.id.to_string(),
+        hold_id: booking.hold.to_string(),
+        event: venue.id.to_string(),
+        state: if cancelled { "cancelled" } else { "booked" }.to_owned(),
+        items: items(venue, &booking.items),
+        holder: owned(booking.holder.as_ref()),
+        payment_ref: owned(booking.payment_ref.as_ref()),
+        order_ref: owned(booking.order_ref.as_ref()),
+        revived: booking.revived,
+        booked_at: time(booking.booked_at),
+        cancelled_at: cancelled.then(|| time(booking.cancelled_at)),
+    }
+}
+
+pub(crate) fn block_view(venue: &Venue, block: &Block) -> api::BlockView {
+    let mut seats = Vec::new();
+    let mut pools = Vec::new();
+    for item in &block.items {
+        match *item {
+            Item::Seat { seat, .. } => seats.push(venue.layout.seat_name(seat).to_owned()),
+            Item::Pool { pool, quantity } => {
+                pools.push(api::BlockedUnits { id: venue.pools[pool.0 as usize].to_string(), quantity });
+            }
+        }
+    }
+    api::BlockView {
+        block_id: block.id.to_string(),
+        event: venue.id.to_string(),
+        seats,
+        pools,
+        reason: block.reason.as_ref().map(Text::as_str).map(str::to_owned),
+        created_at: time(block.created_at),
+    }
+}
+
+pub(crate) fn pool_count(id: &str, pool: &PoolCounts) -> api::PoolCount {
+    api::PoolCount {
+        id: id.to_owned(),
+        capacity: pool.capacity,
+        free: pool.free(),
+        held: pool.held,
+        sold: pool.sold,
+    }
+}
+
+pub(crate) fn letter(status: SeatStatus) -> char {
+    match status {
+        SeatStatus::Free => 'f',
+        SeatStatus::Held => 'h',
+        SeatStatus::Sold => 's',
+        SeatStatus::Blocked => 'b',
+    }
+}
+
+fn items(venue: &Venue, items: &[Item]) -> Vec<api::ItemView> {
+    items
+        .iter()
+        .map(|item| match *item {
+            Item::Seat { seat, fence } => api::ItemView {
+                seat: Some(venue.layout.seat_name(seat).to_owned()),
+                fence: Some(fence.0),
+                ..api::ItemView::default()
+            },
+            Item::Pool { pool, quantity } => api::ItemView {
+                pool: Some(venue.pools[pool.0 as usize].to_string()),
+                quantity: Some(quantity),
+                ..api::ItemView::default()
+            },
+        })
+        .collect()
+}
+
+fn owned(reference: Option<&Reference>) -> Option<String> {
+    reference.map(|reference| reference.as_str().to_owned())
+}
