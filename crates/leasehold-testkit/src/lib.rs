@@ -1,13 +1,32 @@
 //! For tests only: the real server as a process, faults, recorded histories and the checker that judges them.
 //!
-//! The checker knows the HTTP API and none of our code: it works from what was asked and what was answered,
-//! so a mistake in the rules cannot hide itself.
+//! A test starts a [`ServerProcess`], talks to it through [`RecordingClient`]s that write every request and
+//! answer into one [`History`], does something bad to the process, reads everything back with [`read_back`],
+//! and lets [`check`] judge. The checker knows the HTTP API and none of our code: it works from what was
+//! asked and what was answered, so a mistake in the rules cannot hide itself.
 
+mod buyer;
+mod checker;
+mod desk;
+mod endings;
+mod facts;
+mod history;
+mod launch;
+mod process;
 mod random;
+mod raw;
+mod read_back;
 mod recording;
 mod route;
+mod workload;
 
 pub use checker::{Checked, Rule, Violation, check, check_within};
+pub use desk::{Desk, Granted};
 pub use history::{Answer, History, Operation, Outcome, SentRequest};
+pub use launch::{Launch, NotReady};
+pub use process::{ServerProcess, raise_open_files_limit};
 pub use random::Random;
+pub use raw::{RawAnswer, RawConnection, exchange};
+pub use read_back::read_back;
 pub use recording::RecordingClient;
+pub use workload::{RoundCount, Shop, Workload};
