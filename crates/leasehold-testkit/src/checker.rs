@@ -6,6 +6,7 @@
 
 mod counters;
 mod fences;
+mod held;
 mod idempotency;
 #[cfg(test)]
 mod made;

@@ -116,7 +116,7 @@ impl Launch {
             (Some(inject), Some(trace)) => {
                 let traced = inject.split(':').next().unwrap_or_default();
                 let mut command = Command::new("strace");
-                command.args(["-f", "-ttt", "-o"]).arg(trace);
+                command.args(["-f", "--seccomp-bpf", "-ttt", "-o"]).arg(trace);
                 command.args(["-e", &format!("trace={traced}"), "-e", &format!("inject={inject}")]);
                 command.arg(&self.binary);
                 command

@@ -34,6 +34,23 @@ pub fn exchange(address: &str, request: &[u8], time_max: Duration) -> RawAnswer 
         .unwrap_or_else(|| panic!("no answer within {time_max:?} to:\n{shown}"))
 }
 
+/// A request as bytes: `host` and `content-length` are added, `content-type` too if there is a body and no other.
+pub fn request_bytes(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    let typed = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    if !body.is_empty() && !typed {
+        head.push_str("content-type: application/json\r\n");
+    }
+    if !body.is_empty() || matches!(method, "POST" | "PATCH") {
+        head.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    head.push_str("\r\n");
+    [head.as_bytes(), body].concat()
+}
+
 pub(crate) fn try_exchange(address: &str, request: &[u8], time_max: Duration) -> Option<RawAnswer> {
     let mut connection = RawConnection::open(address).ok()?;
     // The server may answer and close before it has read everything: then writing fails and reading does not.

@@ -10,6 +10,7 @@ use crate::history::{Answer, History, Outcome, SentRequest};
 #[derive(Debug)]
 pub struct RecordingClient {
     number: usize,
+    address: String,
     client: Client,
     history: History,
 }
@@ -18,13 +19,18 @@ impl RecordingClient {
     /// Client `number` of the server at `address`.
     pub fn new(address: &str, number: usize, history: &History) -> Self {
         let client = Client::new(address).with_timeout(Duration::from_secs(10));
-        Self { number, client, history: history.clone() }
+        Self { number, address: address.to_owned(), client, history: history.clone() }
     }
 
     /// The same, giving up on an answer after `timeout` instead of 10 seconds.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.client = self.client.with_timeout(timeout);
         self
+    }
+
+    /// Where its server listens.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// The history it writes.

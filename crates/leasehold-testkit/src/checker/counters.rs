@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use leasehold_api::{Availability, EventView, ItemView};
 
-use super::{Findings, Rule};
+use super::{Findings, Rule, held};
 use crate::endings::carries_secret;
 use crate::facts::{Facts, HoldFact, Micros};
 use crate::route::Route;
@@ -25,7 +25,10 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
         let Some(answer) = operation.answer().filter(|answer| answer.is_success()) else { continue };
         match Route::of(&operation.request) {
             Route::GetEvent(event) => match answer.view::<EventView>() {
-                Some(view) => check_event(facts, &view, findings),
+                Some(view) => {
+                    check_event(facts, &view, findings);
+                    held::check_event(facts, operation, &view, findings);
+                }
                 None => findings.report(Rule::CheckComplete, format!("event {event} is not an event view")),
             },
             Route::GetAvailability(event) => match answer.view::<Availability>() {
@@ -104,7 +107,7 @@ fn maybe_sold(facts: &Facts, hold: &HoldFact) -> bool {
         })
 }
 
-fn quantities(items: &[ItemView]) -> Vec<(String, u64)> {
+pub(super) fn quantities(items: &[ItemView]) -> Vec<(String, u64)> {
     let quantity = |item: &ItemView| match &item.pool {
         Some(pool) => (pool.clone(), u64::from(item.quantity.unwrap_or(1))),
         None => (String::new(), 1),

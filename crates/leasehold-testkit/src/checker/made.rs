@@ -105,11 +105,20 @@ impl Made {
 
     /// The event with 10 seats and a pool `p` of 5, and this many of them sold.
     pub(super) fn reads_event(self, at: u64, free: u32, sold: u32, pool_sold: u32) -> Self {
+        self.reads_numbers(at, [free, sold], [0, pool_sold])
+    }
+
+    /// The same event with this many units of the pool held, and nothing else.
+    pub(super) fn reads_pool(self, at: u64, held: u32) -> Self {
+        self.reads_numbers(at, [10, 0], [held, 0])
+    }
+
+    fn reads_numbers(self, at: u64, [free, sold]: [u32; 2], [pool_held, pool_sold]: [u32; 2]) -> Self {
         let policy = json!({"hold_ttl_ms": 1, "hold_total_max_ms": 1, "extends_max": 1, "payment_max_ms": 1,
             "units_per_holder_max": 0, "accept_late_payment": true, "at_payment_deadline": "expire"});
         let view = json!({"id": "e", "name": "e", "state": "open", "version": "1-1", "created_at": stamp(0),
             "seats": {"total": 10, "free": free, "held": 0, "sold": sold, "blocked": 0},
-            "pools": [{"id": "p", "capacity": 5, "free": 5 - pool_sold, "held": 0, "sold": pool_sold, "blocked": 0}],
+            "pools": [{"id": "p", "capacity": 5, "free": 5 - pool_sold - pool_held, "held": pool_held, "sold": pool_sold, "blocked": 0}],
             "policy": policy});
         self.answered((at, at + 1), "GET /v1/events/e", &[], 200, &view)
     }

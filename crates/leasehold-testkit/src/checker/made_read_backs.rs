@@ -156,6 +156,18 @@ fn a_pool_with_more_held_than_it_has_is_caught() {
 }
 
 #[test]
+fn more_held_than_was_asked_for_is_caught() {
+    let line = "POST /v1/events/e/holds";
+    let asked = || {
+        let first =
+            Made::new().unanswered(0, line, "").with_body(&json!({"items": [{"pool": "p", "quantity": 2}]}));
+        first.finally()
+    };
+    keeps(asked().reads_pool(10, 2));
+    breaks(asked().reads_pool(10, 3), Rule::CountersAdd);
+}
+
+#[test]
 fn letters_that_contradict_the_counts_are_caught() {
     let counts = json!({"total": 2, "free": 2, "held": 0, "sold": 0, "blocked": 0});
     let view = |letters: &str| json!({"event": "e", "version": "1-1", "full": true, "counts": counts, "seats": letters, "pools": []});
