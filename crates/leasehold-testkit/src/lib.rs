@@ -29,7 +29,7 @@ pub use kill_rounds::{KeyRounds, Kills, kill_rounds, repeat_after_kill};
 pub use launch::{Launch, NotReady};
 pub use process::{ServerProcess, raise_open_files_limit};
 pub use random::Random;
-pub use raw::{RawAnswer, RawConnection, exchange, request_bytes};
+pub use raw::{RawAnswer, RawConnection, exchange, request_bytes, try_exchange};
 pub use read_back::read_back;
 pub use recording::RecordingClient;
 pub use stage::Stage;

@@ -57,12 +57,12 @@ impl ServerProcess {
     }
 
     /// Stops the world for it.
-    pub fn sigstop(&self) {
+    pub fn sigstop(&mut self) {
         self.signal(Signal::STOP);
     }
 
     /// Lets it go on.
-    pub fn sigcont(&self) {
+    pub fn sigcont(&mut self) {
         self.signal(Signal::CONT);
     }
 
@@ -110,9 +110,13 @@ impl ServerProcess {
         tail
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Signals the server unless it has ended: then its id may belong to somebody else.
+    fn signal(&mut self, signal: Signal) {
+        if !self.is_running() {
+            return;
+        }
         if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
-            // The process may have ended by itself; whoever waits for it sees how.
+            // It may end at this very moment; whoever waits for it sees how.
             let _ = kill_process(pid, signal);
         }
     }

@@ -51,7 +51,8 @@ pub fn request_bytes(method: &str, path: &str, headers: &[(&str, &str)], body: &
     [head.as_bytes(), body].concat()
 }
 
-pub(crate) fn try_exchange(address: &str, request: &[u8], time_max: Duration) -> Option<RawAnswer> {
+/// The same, where no answer is an answer too.
+pub fn try_exchange(address: &str, request: &[u8], time_max: Duration) -> Option<RawAnswer> {
     let mut connection = RawConnection::open(address).ok()?;
     // The server may answer and close before it has read everything: then writing fails and reading does not.
     let _ = connection.write(request);

@@ -42,10 +42,9 @@ async fn a_chunked_body_that_grows_too_large_is_refused_and_the_connection_close
         (0..18).for_each(|_| request.extend_from_slice(&chunk));
         let what = format!("a chunked body over the limit on {}", write.path);
         let answer = venue.assert_bytes_refused(&what, &request, &[Code::TooLarge]);
-        assert!(
-            answer.closed || answer.header("connection") == Some("close"),
-            "{what}: the connection stays open"
-        );
+        if !answer.closed && answer.header("connection") != Some("close") {
+            venue.complain(format!("{what}: the connection stays open"));
+        }
     }
 }
 

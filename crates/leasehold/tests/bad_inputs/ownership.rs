@@ -49,7 +49,9 @@ async fn without_its_secret_a_hold_does_not_exist() {
             };
             let mine = venue.assert_refused(&with(mine), &[Code::NotFound]);
             let absent = venue.assert_refused(&with(absent), &[Code::NotFound]);
-            assert_eq!(mine.body, absent.body, "the answer tells that the hold exists");
+            if mine.body != absent.body {
+                venue.complain("the answer tells that the hold exists".to_owned());
+            }
         }
     }
     let twice = owned(&venue, &venue.hold.id);

@@ -31,7 +31,9 @@ async fn a_wrong_method_is_told_the_right_ones() {
         let allow = answer.header("allow").unwrap_or_default().to_owned();
         let told: Vec<&str> = allow.split(',').map(str::trim).collect();
         for method in allowed {
-            assert!(told.contains(method), "{path} allows {method}, the answer says {allow:?}");
+            if !told.contains(method) {
+                venue.complain(format!("{path} allows {method}, the answer says {allow:?}"));
+            }
         }
     }
 }

@@ -1,10 +1,13 @@
 //! A server with one event, one hold and one booking, and the assertion that a request leaves them as they are.
+//!
+//! A table of bad inputs is read to its end: what is wrong is collected, and the test fails with all of it.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use leasehold_api::{Code, CreateEvent, PolicySpec, PoolSpec, SeatSpec};
-use leasehold_testkit::{Desk, Granted, RawAnswer, Stage, exchange, request_bytes};
+use leasehold_testkit::{Desk, Granted, RawAnswer, Stage, exchange, request_bytes, try_exchange};
 
 /// No refusal may take longer, however large the input.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
@@ -15,6 +18,7 @@ pub(crate) struct Venue {
     pub(crate) desk: Desk,
     pub(crate) hold: Granted,
     pub(crate) booking: String,
+    complaints: Mutex<Vec<String>>,
 }
 
 /// A request that is to be refused.
@@ -54,7 +58,7 @@ impl Venue {
         let hold = desk.granted("gala", "A-1", 600_000).await;
         let sold = desk.granted("gala", "A-2", 600_000).await;
         let booking = desk.sold(&sold, Some("pay-0")).await.booking_id;
-        Self { stage, desk, hold, booking }
+        Self { stage, desk, hold, booking, complaints: Mutex::default() }
     }
 
     /// Every write of the API that takes a JSON body.
@@ -81,7 +85,7 @@ impl Venue {
         Bad { what: what.to_owned(), method, path: path.to_owned(), headers: vec![secret], body: body.into() }
     }
 
-    /// Sends it and panics unless it is refused with one of `codes`, as a problem document, without effect.
+    /// Sends it; the test fails unless it is refused with one of `codes`, as a problem document, without effect.
     pub(crate) fn assert_refused(&self, bad: &Bad, codes: &[Code]) -> RawAnswer {
         let headers: Vec<(&str, &str)> =
             bad.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -93,24 +97,38 @@ impl Venue {
     pub(crate) fn assert_bytes_refused(&self, what: &str, request: &[u8], codes: &[Code]) -> RawAnswer {
         let before = self.state();
         let begun = Instant::now();
-        let answer = exchange(self.stage.address(), request, Duration::from_secs(10));
+        let answer = try_exchange(self.stage.address(), request, Duration::from_secs(10));
         let took = begun.elapsed();
+        let Some(answer) = answer else {
+            self.complain(format!("{what}: no answer"));
+            return RawAnswer { status: 0, headers: Vec::new(), body: Vec::new(), closed: true };
+        };
         let shown = String::from_utf8_lossy(&answer.body).into_owned();
-        let known = codes.iter().find(|code| code.status() == answer.status);
-        let code = known.unwrap_or_else(|| panic!("{what}: {} {shown}, expected {codes:?}", answer.status));
-        let expected: Vec<&str> =
-            codes.iter().filter(|other| other.status() == code.status()).map(|code| code.as_str()).collect();
         let found = answer.code();
-        assert!(
-            found.as_deref().is_some_and(|found| expected.contains(&found)),
-            "{what}: {shown}, not {expected:?}"
-        );
+        let expected =
+            |code: &Code| code.status() == answer.status && found.as_deref() == Some(code.as_str());
+        if !codes.iter().any(expected) {
+            self.complain(format!("{what}: {} {shown}, expected {codes:?}", answer.status));
+        }
         let content_type = answer.header("content-type").unwrap_or_default();
-        assert!(content_type.starts_with("application/problem+json"), "{what}: {content_type}");
-        assert!(!shown.contains(&self.hold.secret), "{what}: the answer tells the secret");
-        assert!(took < REFUSED_WITHIN, "{what}: refused after {took:?}");
-        assert_eq!(self.state(), before, "{what}: the state has changed");
+        if !content_type.starts_with("application/problem+json") {
+            self.complain(format!("{what}: content-type {content_type:?}"));
+        }
+        if shown.contains(&self.hold.secret) && !(200..300).contains(&answer.status) {
+            self.complain(format!("{what}: the answer tells the secret"));
+        }
+        if took >= REFUSED_WITHIN {
+            self.complain(format!("{what}: refused after {took:?}"));
+        }
+        if self.state() != before {
+            self.complain(format!("{what}: the state has changed"));
+        }
         answer
+    }
+
+    /// Notes what is wrong; the test fails at its end.
+    pub(crate) fn complain(&self, complaint: String) {
+        self.complaints.lock().unwrap().push(complaint);
     }
 
     /// The event and its availability, byte for byte; the version in them shows every change.
@@ -122,6 +140,15 @@ impl Venue {
             String::from_utf8_lossy(&answer.body).into_owned()
         };
         (read("/v1/events/gala"), read("/v1/events/gala/availability"))
+    }
+}
+
+impl Drop for Venue {
+    fn drop(&mut self) {
+        let complaints = std::mem::take(&mut *self.complaints.lock().unwrap());
+        if !complaints.is_empty() && !std::thread::panicking() {
+            panic!("{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+        }
     }
 }
 
