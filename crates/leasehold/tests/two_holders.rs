@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use leasehold_api::{CreateEvent, ItemSpec, PolicySpec, SeatSpec};
-use leasehold_testkit::{Desk, Granted, History, Random, Stage};
+use leasehold_testkit::{Desk, Granted, History, Random, Stage, request_bytes, try_exchange};
 
 /// The shortest life a hold may ask for.
 const TTL_MS: u64 = 1_000;
@@ -51,6 +51,30 @@ async fn two_holders_never_have_one_seat_and_fences_grow() {
     let checked = stage.judge().await;
     checked.assert_clean();
     checked.assert_meaningful(20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_paused_past_the_end_of_a_hold_does_not_honour_it() {
+    let mut stage = Stage::open(Path::new(env!("CARGO_BIN_EXE_leasehold")));
+    let seats = vec![SeatSpec::Id("A-1".to_owned())];
+    let event = CreateEvent { id: "duel".to_owned(), seats, ..CreateEvent::default() };
+    let mut desk = stage.desk(0);
+    desk.create_event(&event).await;
+    let late = desk.granted("duel", "A-1", TTL_MS).await;
+    stage.server.sigstop();
+    let address = stage.address().to_owned();
+    let paused = request_bytes("GET", "/healthz", &[], b"");
+    assert!(
+        try_exchange(&address, &paused, Duration::from_millis(TTL_MS + 500)).is_none(),
+        "it was not paused"
+    );
+    stage.server.sigcont();
+    let answer = desk.confirm(&late, None).await;
+    assert_eq!((answer.status, answer.code().as_deref()), (410, Some("hold-expired")));
+    let next = desk.granted("duel", "A-1", 60_000).await;
+    assert!(next.view.items[0].fence > late.view.items[0].fence);
+    desk.sold(&next, None).await;
+    stage.judge().await.assert_clean();
 }
 
 async fn fight(mut desk: Desk, mut random: Random, history: History) -> Fought {
