@@ -1,0 +1,215 @@
+//! One buyer of the workload: holds, pays, gives back, asks again, and sometimes cheats.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_api::{
+    BeginPayment, BookingView, CancelBooking, ConfirmHold, CreateHold, HoldView, ItemSpec, PatchHold,
+    PaymentFailed,
+};
+use leasehold_client::Request;
+
+use crate::history::{Answer, Outcome, SentRequest};
+use crate::random::Random;
+use crate::recording::RecordingClient;
+use crate::route::Route;
+use crate::workload::Shop;
+
+/// More holds than this a buyer does not collect.
+const HOLDS_MAX: usize = 4;
+
+/// A buyer with what it knows.
+#[derive(Debug)]
+pub(crate) struct Buyer {
+    number: usize,
+    random: Random,
+    shop: Arc<Shop>,
+    holds: Vec<Held>,
+    bookings: Vec<String>,
+    /// Requests that got no answer and are repeated under the same key.
+    unanswered: VecDeque<Request>,
+    keys_used: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    id: String,
+    secret: String,
+    payment_ref: Option<String>,
+}
+
+impl Buyer {
+    pub(crate) fn new(number: usize, random: Random, shop: Arc<Shop>) -> Self {
+        Self {
+            number,
+            random,
+            shop,
+            holds: Vec::new(),
+            bookings: Vec::new(),
+            unanswered: VecDeque::new(),
+            keys_used: 0,
+        }
+    }
+
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Buys until told to stop, or until the server is gone.
+    pub(crate) async fn run(mut self, mut client: RecordingClient, stop: Arc<AtomicBool>) -> Self {
+        while !stop.load(Ordering::Relaxed) {
+            let request = self.choose();
+            match client.send(request.clone()).await {
+                Outcome::Answer(answer) => self.learn(&request, &answer),
+                Outcome::NoAnswer => self.remember(request),
+                Outcome::NotSent => {
+                    self.remember(request);
+                    break;
+                }
+            }
+            let pause_ms = self.random.within(0..4);
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        }
+        self
+    }
+
+    fn choose(&mut self) -> Request {
+        if self.random.percent(40)
+            && let Some(request) = self.unanswered.pop_front()
+        {
+            return request;
+        }
+        if !self.bookings.is_empty() && self.random.percent(20) {
+            let booking = self.random.pick(&self.bookings).clone();
+            let body = CancelBooking { reason: Some("changed my mind".to_owned()) };
+            return self.keyed(Request::post(format!("/v1/bookings/{booking}/cancel"), &body));
+        }
+        if self.holds.is_empty() || (self.holds.len() < HOLDS_MAX && self.random.percent(40)) {
+            return self.create_hold();
+        }
+        self.use_hold()
+    }
+
+    fn create_hold(&mut self) -> Request {
+        let mut items = Vec::new();
+        if self.random.percent(30) {
+            let quantity = u32::try_from(self.random.within(1..4)).unwrap_or(1);
+            items.push(ItemSpec::pool(&self.shop.pool, quantity));
+        }
+        if items.is_empty() || self.random.percent(30) {
+            let first = self.random.index(self.shop.seats.len());
+            items.push(ItemSpec::seat(&self.shop.seats[first]));
+            let second = self.random.index(self.shop.seats.len());
+            if second != first && self.random.percent(25) {
+                items.push(ItemSpec::seat(&self.shop.seats[second]));
+            }
+        }
+        let short = self.random.percent(60);
+        let ttl_ms = if short { self.random.within(1_000..3_000) } else { self.random.within(5_000..20_000) };
+        let body = CreateHold { items, holder: Some(format!("buyer-{}", self.number)), ttl_ms: Some(ttl_ms) };
+        let key = self.next_key();
+        Request::post(format!("/v1/events/{}/holds", self.shop.event), &body).idempotency_key(key)
+    }
+
+    fn use_hold(&mut self) -> Request {
+        let place = self.random.index(self.holds.len());
+        let chance = self.random.within(0..100);
+        let payment_ref = format!("pay-{}-{}", self.number, self.keys_used);
+        let hold = &mut self.holds[place];
+        let path = format!("/v1/holds/{}", hold.id);
+        let request = match chance {
+            0..15 => {
+                let extend_ms = Some(1_000 + chance * 200);
+                Request::patch(path, &PatchHold { extend_ms, ..PatchHold::default() })
+            }
+            15..35 => {
+                hold.payment_ref = Some(payment_ref.clone());
+                let body = BeginPayment { payment_ref, max_wait_ms: Some(1_000 + chance * 100) };
+                Request::post(format!("{path}/payment"), &body)
+            }
+            35..45 => {
+                let payment_ref = hold.payment_ref.clone().unwrap_or(payment_ref);
+                Request::post(format!("{path}/payment/failed"), &PaymentFailed { payment_ref })
+            }
+            45..80 => {
+                let body = ConfirmHold { payment_ref: hold.payment_ref.clone(), ..ConfirmHold::default() };
+                Request::post(format!("{path}/confirm"), &body)
+            }
+            _ => Request::delete(path),
+        };
+        let honest = hold.secret.clone();
+        let secret = if self.random.percent(10) { self.wrong_secret(place) } else { honest };
+        self.keyed(request.secret(secret))
+    }
+
+    /// The secret of another hold, or no secret at all.
+    fn wrong_secret(&self, place: usize) -> String {
+        let other = self.holds.iter().enumerate().find(|(index, _)| *index != place);
+        other.map_or_else(|| "not-a-secret".to_owned(), |(_, hold)| hold.secret.clone())
+    }
+
+    fn learn(&mut self, request: &Request, answer: &Answer) {
+        let sent = SentRequest {
+            method: request.method.to_string(),
+            path: request.path.clone(),
+            ..SentRequest::default()
+        };
+        if answer.code().as_deref() == Some("idempotency-in-flight") || answer.status >= 500 {
+            return self.remember(request.clone());
+        }
+        match Route::of(&sent) {
+            Route::CreateHold(_) => {
+                if let Some(view) = answer.view::<HoldView>().filter(|_| answer.is_success())
+                    && let Some(secret) = view.secret
+                {
+                    self.holds.push(Held { id: view.hold_id, secret, payment_ref: None });
+                }
+            }
+            Route::ConfirmHold(hold) => {
+                if let Some(booking) = answer.view::<BookingView>().filter(|_| answer.is_success()) {
+                    self.bookings.push(booking.booking_id);
+                    self.forget(hold);
+                } else if self.is_over(request, answer) {
+                    self.forget(hold);
+                }
+            }
+            Route::ReleaseHold(hold) if answer.is_success() => self.forget(hold),
+            Route::ReleaseHold(hold) | Route::PatchHold(hold) | Route::BeginPayment(hold)
+                if self.is_over(request, answer) =>
+            {
+                self.forget(hold);
+            }
+            Route::CancelBooking(booking) => self.bookings.retain(|known| known != booking),
+            _ => {}
+        }
+    }
+
+    /// True when the owner was told that the hold is over; a wrong secret says nothing about it.
+    fn is_over(&self, request: &Request, answer: &Answer) -> bool {
+        let carried = request.headers.iter().find(|(name, _)| name == leasehold_api::HOLD_SECRET);
+        let owner = carried.is_some_and(|(_, value)| self.holds.iter().any(|hold| hold.secret == *value));
+        owner && (answer.status == 410 || answer.code().as_deref() == Some("hold-state"))
+    }
+
+    fn forget(&mut self, hold: &str) {
+        self.holds.retain(|known| known.id != hold);
+    }
+
+    /// Only a request with a key can be repeated without harm.
+    fn remember(&mut self, request: Request) {
+        if request.headers.iter().any(|(name, _)| name == leasehold_api::IDEMPOTENCY_KEY) {
+            self.unanswered.push_back(request);
+        }
+    }
+
+    fn keyed(&mut self, request: Request) -> Request {
+        if self.random.percent(85) { request.idempotency_key(self.next_key()) } else { request }
+    }
+
+    fn next_key(&mut self) -> String {
+        self.keys_used += 1;
+        format!("buyer-{}-key-{}", self.number, self.keys_used)
+    }
+}

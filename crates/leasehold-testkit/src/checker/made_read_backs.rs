@@ -1,0 +1,189 @@
+//! The rules about the final state: for each a read-back that breaks it, and one that keeps it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::made::{Made, booking_view, hold_view};
+use super::{Rule, check_within};
+use crate::history::History;
+
+fn breaks(made: Made, rule: Rule) {
+    let checked = made.judge();
+    assert!(checked.broke(rule), "{rule:?} was not reported: {:?}", checked.violations);
+}
+
+fn keeps(made: Made) {
+    made.judge().assert_clean();
+}
+
+/// A hold of seat A from 0 to 60,000.
+fn held() -> Made {
+    Made::new().hold((0, 10), "h1", "A", 1, 60_000)
+}
+
+fn hold_in(state: &str) -> Value {
+    hold_view("h1", state, 0, 60_000, json!([{"seat": "A", "fence": 1}]))
+}
+
+fn booking_in(state: &str) -> Value {
+    booking_view("b1", "h1", state, 20, json!([{"seat": "A", "fence": 1}]))
+}
+
+#[test]
+fn a_lost_hold_is_caught() {
+    breaks(held().finally().reads_hold(100, "h1", 404, &json!({})), Rule::NothingLost);
+}
+
+#[test]
+fn a_hold_that_is_there_is_fine() {
+    keeps(held().finally().reads_hold(100, "h1", 200, &hold_in("held")));
+}
+
+#[test]
+fn a_hold_that_was_never_read_back_is_an_incomplete_check() {
+    breaks(held().finally(), Rule::CheckComplete);
+}
+
+#[test]
+fn a_hold_held_after_its_acknowledged_release_is_caught() {
+    let released = held().released((20, 30), "h1", "secret-h1").finally();
+    breaks(released.reads_hold(100, "h1", 200, &hold_in("held")), Rule::StatesExplained);
+}
+
+#[test]
+fn a_hold_released_or_not_by_an_unanswered_release_is_fine() {
+    for state in ["held", "released"] {
+        let asked = held().unanswered(20, "DELETE /v1/holds/h1", "secret-h1").finally();
+        keeps(asked.reads_hold(100, "h1", 200, &hold_in(state)));
+    }
+}
+
+#[test]
+fn a_hold_released_by_a_wrong_secret_is_caught() {
+    let asked = held().unanswered(20, "DELETE /v1/holds/h1", "wrong").finally();
+    breaks(asked.reads_hold(100, "h1", 200, &hold_in("released")), Rule::StatesExplained);
+}
+
+#[test]
+fn a_hold_that_expired_too_early_is_caught_and_in_time_is_fine() {
+    breaks(held().finally().reads_hold(50_000, "h1", 200, &hold_in("expired")), Rule::StatesExplained);
+    keeps(held().finally().reads_hold(60_000, "h1", 200, &hold_in("expired")));
+}
+
+#[test]
+fn a_hold_honoured_after_its_end_is_caught() {
+    breaks(held().finally().reads_hold(61_001, "h1", 200, &hold_in("held")), Rule::StatesExplained);
+}
+
+#[test]
+fn a_confirmed_or_revoked_hold_needs_somebody_who_asked() {
+    for state in ["confirmed", "revoked", "melted"] {
+        breaks(held().finally().reads_hold(100, "h1", 200, &hold_in(state)), Rule::StatesExplained);
+    }
+    let confirm = held().unanswered(20, "POST /v1/holds/h1/confirm", "secret-h1").finally();
+    keeps(confirm.reads_hold(100, "h1", 200, &hold_in("confirmed")));
+    let revoke = held().unanswered(20, "POST /v1/holds/h1/revoke", "").finally();
+    keeps(revoke.reads_hold(100, "h1", 200, &hold_in("revoked")));
+    let close =
+        held().unanswered(20, "PATCH /v1/events/e", "").with_body(&json!({"state": "closed"})).finally();
+    keeps(close.reads_hold(100, "h1", 200, &hold_in("revoked")));
+}
+
+/// A hold sold as b1, read back as confirmed.
+fn sold() -> Made {
+    let sold = held().sold((20, 30), "h1", "b1", "A").finally();
+    sold.reads_hold(100, "h1", 200, &hold_in("confirmed"))
+}
+
+#[test]
+fn a_lost_booking_is_caught() {
+    breaks(sold().reads_booking(110, "b1", 404, &json!({})), Rule::NothingLost);
+}
+
+#[test]
+fn a_booking_that_is_there_is_fine() {
+    keeps(sold().reads_booking(110, "b1", 200, &booking_in("booked")));
+}
+
+#[test]
+fn a_booking_cancelled_by_nobody_is_caught() {
+    breaks(sold().reads_booking(110, "b1", 200, &booking_in("cancelled")), Rule::StatesExplained);
+}
+
+#[test]
+fn a_cancel_that_was_acknowledged_and_undone_is_caught() {
+    let cancelled = held().sold((20, 30), "h1", "b1", "A").cancelled((40, 50), "b1").finally();
+    let cancelled = cancelled.reads_hold(100, "h1", 200, &hold_in("confirmed"));
+    breaks(cancelled.reads_booking(110, "b1", 200, &booking_in("booked")), Rule::StatesExplained);
+}
+
+#[test]
+fn numbers_that_do_not_add_up_are_caught() {
+    let read = sold().reads_booking(110, "b1", 200, &booking_in("booked"));
+    breaks(read.reads_event(120, 8, 1, 0), Rule::CountersAdd);
+}
+
+#[test]
+fn numbers_that_add_up_are_fine() {
+    keeps(sold().reads_booking(110, "b1", 200, &booking_in("booked")).reads_event(120, 9, 1, 0));
+}
+
+#[test]
+fn more_sold_than_was_acknowledged_is_caught() {
+    let read = sold().reads_booking(110, "b1", 200, &booking_in("booked"));
+    breaks(read.reads_event(120, 8, 2, 0), Rule::CountersAdd);
+}
+
+#[test]
+fn fewer_sold_than_were_acknowledged_is_caught() {
+    let read = sold().reads_booking(110, "b1", 200, &booking_in("booked"));
+    breaks(read.reads_event(120, 10, 0, 0), Rule::CountersAdd);
+}
+
+#[test]
+fn an_unanswered_confirm_may_count_as_sold_or_not() {
+    for (free, sold, state) in [(10, 0, "held"), (9, 1, "confirmed")] {
+        let asked = held().unanswered(20, "POST /v1/holds/h1/confirm", "secret-h1").finally();
+        keeps(asked.reads_hold(100, "h1", 200, &hold_in(state)).reads_event(120, free, sold, 0));
+    }
+}
+
+#[test]
+fn a_pool_with_more_held_than_it_has_is_caught() {
+    let held = Made::new().pool_hold((0, 10), "h1", 3, 60_000).pool_hold((20, 30), "h2", 3, 60_000).finally();
+    breaks(held.reads_event(120, 10, 0, 0), Rule::CountersAdd);
+}
+
+#[test]
+fn more_held_than_was_asked_for_is_caught() {
+    let line = "POST /v1/events/e/holds";
+    let asked = || {
+        let first =
+            Made::new().unanswered(0, line, "").with_body(&json!({"items": [{"pool": "p", "quantity": 2}]}));
+        first.finally()
+    };
+    keeps(asked().reads_pool(10, 2));
+    breaks(asked().reads_pool(10, 3), Rule::CountersAdd);
+}
+
+#[test]
+fn letters_that_contradict_the_counts_are_caught() {
+    let counts = json!({"total": 2, "free": 2, "held": 0, "sold": 0, "blocked": 0});
+    let view = |letters: &str| json!({"event": "e", "version": "1-1", "full": true, "counts": counts, "seats": letters, "pools": []});
+    let line = "GET /v1/events/e/availability";
+    breaks(Made::new().finally().answered((1, 2), line, &[], 200, &view("fh")), Rule::CountersAdd);
+    keeps(Made::new().finally().answered((1, 2), line, &[], 200, &view("ff")));
+}
+
+#[test]
+fn a_check_that_takes_too_long_is_a_violation() {
+    let checked = check_within(&History::new(), Duration::ZERO);
+    assert!(checked.broke(Rule::CheckComplete));
+}
+
+#[test]
+#[should_panic(expected = "too few")]
+fn a_history_without_work_means_nothing() {
+    check_within(&History::new(), Duration::from_secs(1)).assert_meaningful(1);
+}

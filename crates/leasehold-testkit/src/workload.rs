@@ -1,0 +1,122 @@
+//! A crowd of buyers who do everything the API offers at once, for as long as the server lives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use leasehold_api::{CreateEvent, PolicySpec, PoolSpec, SeatSpec};
+use leasehold_client::Request;
+use tokio::task::JoinSet;
+
+use crate::buyer::Buyer;
+use crate::history::{History, Operation, Outcome};
+use crate::random::Random;
+use crate::recording::RecordingClient;
+
+/// What is for sale: few seats and a small pool, so that everybody wants the same things.
+#[derive(Debug, Clone)]
+pub struct Shop {
+    /// The event.
+    pub event: String,
+    /// Its seats.
+    pub seats: Vec<String>,
+    /// Its pool.
+    pub pool: String,
+    /// How many units the pool has.
+    pub pool_capacity: u32,
+}
+
+/// Buyers who keep their holds, bookings and unanswered requests from one life of the server to the next.
+#[derive(Debug)]
+pub struct Workload {
+    shop: Arc<Shop>,
+    history: History,
+    buyers: Vec<Buyer>,
+    round: Option<Round>,
+}
+
+/// What happened in a round.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundCount {
+    /// Requests answered with 2xx.
+    pub acknowledged: usize,
+    /// Requests that were sent and got no answer.
+    pub unanswered: usize,
+}
+
+#[derive(Debug)]
+struct Round {
+    tasks: JoinSet<Buyer>,
+    stop: Arc<AtomicBool>,
+    history_from: usize,
+}
+
+impl Shop {
+    /// Twelve hot seats and a pool of forty.
+    pub fn small() -> Self {
+        let seats = (1..=12).map(|number| format!("A-{number}")).collect();
+        Self { event: "hot".to_owned(), seats, pool: "floor".to_owned(), pool_capacity: 40 }
+    }
+
+    /// The request that opens it, with limits that do not get in the way.
+    pub fn create_event(&self) -> CreateEvent {
+        CreateEvent {
+            id: self.event.clone(),
+            seats: self.seats.iter().cloned().map(SeatSpec::Id).collect(),
+            pools: vec![PoolSpec { id: self.pool.clone(), capacity: self.pool_capacity }],
+            policy: Some(PolicySpec {
+                hold_total_max_ms: Some(3_600_000),
+                extends_max: Some(1_000),
+                payment_max_ms: Some(60_000),
+                units_per_holder_max: Some(0),
+                ..PolicySpec::default()
+            }),
+            ..CreateEvent::default()
+        }
+    }
+}
+
+impl Workload {
+    /// `count` buyers whose choices all follow from `seed`.
+    pub fn new(seed: u64, count: usize, shop: Shop, history: &History) -> Self {
+        let shop = Arc::new(shop);
+        let mut seeds = Random::new(seed);
+        let buyer = |number| Buyer::new(number, Random::new(seeds.next_u64()), Arc::clone(&shop));
+        let buyers = (1..=count).map(buyer).collect();
+        Self { shop, history: history.clone(), buyers, round: None }
+    }
+
+    /// Creates the event; panics when the server refuses.
+    pub async fn open_shop(&self, address: &str) {
+        let mut client = RecordingClient::new(address, 0, &self.history);
+        let request = Request::post("/v1/events", &self.shop.create_event()).idempotency_key("open-shop");
+        let answer = client.send(request).await.answered("creating the event");
+        assert_eq!(answer.status, 201, "the event was refused: {answer:?}");
+    }
+
+    /// Lets all buyers loose on the server at `address`.
+    pub fn begin_round(&mut self, address: &str) {
+        assert!(self.round.is_none(), "one round at a time");
+        let stop = Arc::new(AtomicBool::new(false));
+        let history_from = self.history.len();
+        let mut tasks = JoinSet::new();
+        for buyer in self.buyers.drain(..) {
+            let client = RecordingClient::new(address, buyer.number(), &self.history);
+            tasks.spawn(buyer.run(client, Arc::clone(&stop)));
+        }
+        self.round = Some(Round { tasks, stop, history_from });
+    }
+
+    /// Tells the buyers to stop and waits for them. A buyer also stops when the server is gone.
+    pub async fn end_round(&mut self) -> RoundCount {
+        let mut round = self.round.take().expect("a round was begun");
+        round.stop.store(true, Ordering::Relaxed);
+        while let Some(buyer) = round.tasks.join_next().await {
+            self.buyers.push(buyer.expect("no buyer panics"));
+        }
+        let count = |wanted: fn(&Operation) -> bool| self.history.count_since(round.history_from, wanted);
+        RoundCount {
+            acknowledged: count(Operation::acknowledged),
+            unanswered: count(|operation| matches!(operation.outcome, Outcome::NoAnswer)),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Identifiers that are none, in bodies and in paths: kinds 13 to 15.
+
+use leasehold_api::Code;
+
+use crate::venue::Venue;
+
+/// As JSON strings, without the quotes.
+fn no_identifiers() -> Vec<(&'static str, String)> {
+    vec![
+        ("empty", String::new()),
+        ("129 bytes", "a".repeat(129)),
+        ("NUL", r"a\u0000b".into()),
+        ("CR LF", r"a\r\nb".into()),
+        ("tab", r"a\tb".into()),
+        ("control", r"a\u0007b".into()),
+        ("delete", r"a\u007fb".into()),
+        ("bidi override", r"a\u202eb".into()),
+        ("zero width", r"a\u200bb".into()),
+        ("lone surrogate", r"a\ud800b".into()),
+        ("not NFC", r"e\u0301".into()),
+        ("not ASCII", "é".into()),
+        ("space", "a b".into()),
+        ("braces", "{a}".into()),
+        ("star", "a*".into()),
+        ("slash", "a/b".into()),
+        ("up", "a/../b".into()),
+        ("backslash", r"a\\b".into()),
+        ("quote", "a'b".into()),
+        ("double quote", r#"a\"b"#.into()),
+        ("percent", "a%00".into()),
+        ("question mark", "a?b".into()),
+        ("hash", "a#b".into()),
+        ("semicolon", "a;b".into()),
+    ]
+}
+
+/// Kinds 13 and 14.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_identifier_is_a_bad_request() {
+    let venue = Venue::open().await;
+    let places = [
+        ("POST", "/v1/events", r#"{"id":"HERE","seats":["B-1"]}"#),
+        ("POST", "/v1/events", r#"{"id":"new","seats":["B-1","HERE"]}"#),
+        ("POST", "/v1/events", r#"{"id":"new","seats":[{"id":"HERE"}]}"#),
+        ("POST", "/v1/events", r#"{"id":"new","pools":[{"id":"HERE","capacity":1}]}"#),
+        ("POST", "/v1/events/gala/holds", r#"{"items":[{"seat":"A-3"},{"seat":"HERE"}]}"#),
+        ("POST", "/v1/events/gala/holds", r#"{"items":[{"seat":"A-3"},{"pool":"HERE"}]}"#),
+        ("POST", "/v1/events/gala/blocks", r#"{"seats":["A-3","HERE"]}"#),
+        ("PATCH", "/v1/events/gala", r#"{"pools":[{"id":"HERE","capacity":20}]}"#),
+    ];
+    for (method, path, template) in places {
+        for (what, id) in no_identifiers() {
+            let bad = venue.bad(method, path, template.replace("HERE", &id), what);
+            venue.assert_refused(&bad, &[Code::BadRequest]);
+        }
+    }
+}
+
+/// Kind 13, for references in the seller's words: printable ASCII.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reference_that_is_not_printable_is_a_bad_request() {
+    let venue = Venue::open().await;
+    let hold = &venue.hold.id;
+    let places = [
+        ("POST", "/v1/events/gala/holds".to_owned(), r#"{"items":[{"seat":"A-3"}],"holder":"HERE"}"#),
+        ("POST", format!("/v1/holds/{hold}/payment"), r#"{"payment_ref":"HERE"}"#),
+        ("POST", format!("/v1/holds/{hold}/confirm"), r#"{"payment_ref":"HERE"}"#),
+        ("POST", format!("/v1/holds/{hold}/confirm"), r#"{"order_ref":"HERE"}"#),
+    ];
+    for (method, path, template) in places {
+        for reference in [r"a\u0000b", r"a\r\nb", r"a\u202eb", r"a\ud800b", r"e\u0301", "é"] {
+            let bad = venue.bad(method, &path, template.replace("HERE", reference), reference);
+            venue.assert_refused(&bad, &[Code::BadRequest]);
+        }
+        let bad = venue.bad(method, &path, template.replace("HERE", &"a".repeat(10_000)), "10,000 letters");
+        venue.assert_refused(&bad, &[Code::BadRequest, Code::Invalid]);
+    }
+}
+
+/// Kind 15.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_in_another_spelling_finds_nothing() {
+    let venue = Venue::open().await;
+    let hold = &venue.hold.id;
+    let upper = hold.to_uppercase();
+    let booking = &venue.booking;
+    let mut paths = vec![
+        "/v1/events/GALA".to_owned(),
+        "/v1/events/Gala".to_owned(),
+        "/v1/events/gala/".to_owned(),
+        "/v1/events//gala".to_owned(),
+        "//v1/events/gala".to_owned(),
+        "/v1/events/gala%2f".to_owned(),
+        "/v1/events/gala%00".to_owned(),
+        "/v1/events/gala%20".to_owned(),
+        "/v1/events/ga%0d%0ala".to_owned(),
+        "/v1/events/%ff".to_owned(),
+        "/v1/events/x/../gala".to_owned(),
+        "/v1/events/./gala".to_owned(),
+        "/V1/events/gala".to_owned(),
+        "/v1/Events/gala".to_owned(),
+        "/v2/events/gala".to_owned(),
+        "/v1".to_owned(),
+        "/v1/".to_owned(),
+        "/v1/nothing".to_owned(),
+        format!("/v1/events/{}", "a".repeat(129)),
+        format!("/v1/events/{}", "a".repeat(8_000)),
+        format!("/v1/holds/{hold}/"),
+        format!("/v1/holds/{hold}x"),
+        format!("/v1/holds/%20{hold}"),
+        format!("/v1/holds/{}", &hold[..hold.len() - 1]),
+        format!("/v1/holds/{}", "a".repeat(8_000)),
+        format!("/v1/bookings/{booking}/"),
+        format!("/v1/bookings/{}", &booking[..booking.len() - 1]),
+        format!("/v1/bookings/{hold}"),
+        format!("/v1/holds/{booking}"),
+    ];
+    if upper != *hold {
+        paths.push(format!("/v1/holds/{upper}"));
+    }
+    for path in paths {
+        venue.assert_refused(&venue.bad("GET", &path, "", "another spelling"), &[Code::NotFound]);
+    }
+}

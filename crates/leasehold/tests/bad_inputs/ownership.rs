@@ -1,0 +1,82 @@
+//! Somebody else's hold looks exactly like one that does not exist: kinds 19 and 20.
+
+use leasehold_api::Code;
+
+use crate::venue::{Bad, Venue};
+
+/// Every operation that needs the secret, on this hold.
+fn owned(venue: &Venue, hold: &str) -> Vec<Bad> {
+    let bad =
+        |method, path: String, body: &str| Bad { headers: Vec::new(), ..venue.bad(method, &path, body, "") };
+    vec![
+        bad("GET", format!("/v1/holds/{hold}"), ""),
+        bad("PATCH", format!("/v1/holds/{hold}"), r#"{"extend_ms":700000}"#),
+        bad("DELETE", format!("/v1/holds/{hold}"), ""),
+        bad("POST", format!("/v1/holds/{hold}/payment"), r#"{"payment_ref":"pay-1"}"#),
+        bad("POST", format!("/v1/holds/{hold}/confirm"), "{}"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_secret_a_hold_does_not_exist() {
+    let mut venue = Venue::open().await;
+    let other = venue.desk.granted("gala", "A-5", 600_000).await;
+    let mut nobody = venue.hold.id.clone();
+    // Another id of the same form: the last letter is another one.
+    let last = nobody.pop().expect("an id is not empty");
+    nobody.push(if last == '0' { '1' } else { '0' });
+    let real = venue.hold.secret.clone();
+    let mut tampered = real.clone();
+    let last = tampered.pop().expect("a secret is not empty");
+    tampered.push(if last == 'A' { 'B' } else { 'A' });
+    let long = "a".repeat(10_000);
+    let secrets: [Option<&str>; 8] = [
+        None,
+        Some(""),
+        Some("wrong"),
+        Some("%%% not base64 %%%"),
+        Some(&other.secret),
+        Some(&tampered),
+        Some(&real[..real.len() - 1]),
+        Some(&long),
+    ];
+    for secret in secrets {
+        for (mine, absent) in owned(&venue, &venue.hold.id).into_iter().zip(owned(&venue, &nobody)) {
+            let with = |mut bad: Bad| {
+                bad.what = format!("secret {:?}", secret.map(|secret| &secret[..secret.len().min(20)]));
+                bad.headers.extend(secret.map(|secret| ("hold-secret".to_owned(), secret.to_owned())));
+                bad
+            };
+            let mine = venue.assert_refused(&with(mine), &[Code::NotFound]);
+            let absent = venue.assert_refused(&with(absent), &[Code::NotFound]);
+            if mine.body != absent.body {
+                venue.complain("the answer tells that the hold exists".to_owned());
+            }
+        }
+    }
+    let twice = owned(&venue, &venue.hold.id);
+    for bad in twice {
+        let bad = bad.header("hold-secret", "wrong").header("hold-secret", &real);
+        venue.assert_refused(&bad, &[Code::NotFound, Code::BadRequest]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_exist_is_not_found() {
+    let venue = Venue::open().await;
+    for (method, path, body) in [
+        ("GET", "/v1/events/nothing", ""),
+        ("GET", "/v1/events/nothing/availability", ""),
+        ("GET", "/v1/events/nothing/stream", ""),
+        ("PATCH", "/v1/events/nothing", r#"{"state":"closed"}"#),
+        ("POST", "/v1/events/nothing/holds", r#"{"items":[{"seat":"A-3"}]}"#),
+        ("POST", "/v1/events/nothing/blocks", r#"{"seats":["A-3"]}"#),
+        ("DELETE", "/v1/events/gala/blocks/nothing", ""),
+        ("POST", "/v1/holds/nothing/revoke", "{}"),
+        ("POST", "/v1/holds/nothing/payment/failed", r#"{"payment_ref":"pay-1"}"#),
+        ("GET", "/v1/bookings/nothing", ""),
+        ("POST", "/v1/bookings/nothing/cancel", "{}"),
+    ] {
+        venue.assert_refused(&venue.bad(method, path, body, "does not exist"), &[Code::NotFound]);
+    }
+}

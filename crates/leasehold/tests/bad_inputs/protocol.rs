@@ -1,0 +1,105 @@
+//! Methods, versions, idempotency keys and queries that are none: kinds 17, 18 and 25.
+
+use leasehold_api::Code;
+
+use crate::venue::Venue;
+
+/// Kind 17.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_method_is_told_the_right_ones() {
+    let venue = Venue::open().await;
+    let hold = &venue.hold.id;
+    let booking = &venue.booking;
+    let wrong: Vec<(&'static str, String, &[&str])> = vec![
+        ("PUT", "/v1/events".into(), &["GET", "POST"]),
+        ("DELETE", "/v1/events".into(), &["GET", "POST"]),
+        ("POST", "/v1/events/gala".into(), &["GET", "PATCH"]),
+        ("POST", "/v1/events/gala/availability".into(), &["GET"]),
+        ("PUT", "/v1/events/gala/holds".into(), &["POST"]),
+        ("POST", format!("/v1/holds/{hold}"), &["GET", "PATCH", "DELETE"]),
+        ("GET", format!("/v1/holds/{hold}/confirm"), &["POST"]),
+        ("DELETE", format!("/v1/holds/{hold}/payment"), &["POST"]),
+        ("GET", format!("/v1/holds/{hold}/payment/failed"), &["POST"]),
+        ("GET", format!("/v1/holds/{hold}/revoke"), &["POST"]),
+        ("DELETE", format!("/v1/bookings/{booking}"), &["GET"]),
+        ("GET", format!("/v1/bookings/{booking}/cancel"), &["POST"]),
+        ("TRACE", "/v1/events/gala".into(), &["GET", "PATCH"]),
+        ("BREW", "/v1/events/gala".into(), &["GET", "PATCH"]),
+    ];
+    for (method, path, allowed) in wrong {
+        let answer = venue.assert_refused(&venue.bad(method, &path, "", "method"), &[Code::MethodNotAllowed]);
+        let allow = answer.header("allow").unwrap_or_default().to_owned();
+        let told: Vec<&str> = allow.split(',').map(str::trim).collect();
+        for method in allowed {
+            if !told.contains(method) {
+                venue.complain(format!("{path} allows {method}, the answer says {allow:?}"));
+            }
+        }
+    }
+}
+
+/// Kind 17.
+#[tokio::test(flavor = "multi_thread")]
+async fn connect_is_refused() {
+    let venue = Venue::open().await;
+    let before = venue.state();
+    let request = b"CONNECT example.com:443 HTTP/1.1\r\nhost: example.com:443\r\n\r\n";
+    let answer =
+        leasehold_testkit::exchange(venue.stage.address(), request, std::time::Duration::from_secs(5));
+    assert!((400..500).contains(&answer.status), "{answer:?}");
+    assert_eq!(venue.state(), before);
+}
+
+/// Kind 18.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_idempotency_key_is_refused() {
+    let venue = Venue::open().await;
+    let long = "k".repeat(256);
+    for write in venue.writes() {
+        for key in ["", long.as_str(), "é", "a b", "a\tb"] {
+            let bad = venue.bad(write.method, &write.path, write.good, "idempotency key");
+            venue.assert_refused(&bad.header("idempotency-key", key), &[Code::IdempotencyInvalid]);
+        }
+    }
+    let release = venue.bad("DELETE", &format!("/v1/holds/{}", venue.hold.id), "", "idempotency key");
+    venue.assert_refused(&release.header("idempotency-key", &long), &[Code::IdempotencyInvalid]);
+}
+
+/// Kind 18.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_used_for_another_body_is_refused() {
+    let mut venue = Venue::open().await;
+    let hold = |seat: &str| {
+        let body = serde_json::json!({"items": [{"seat": seat}], "ttl_ms": 600_000});
+        leasehold_client::Request::post("/v1/events/gala/holds", &body).idempotency_key("used")
+    };
+    assert_eq!(venue.desk.send(hold("A-3")).await.status, 201);
+    let bad = venue.bad("POST", "/v1/events/gala/holds", r#"{"items":[{"seat":"A-4"}]}"#, "other body");
+    venue.assert_refused(&bad.header("idempotency-key", "used"), &[Code::IdempotencyMismatch]);
+}
+
+/// Kind 25.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_out_of_range_is_invalid() {
+    let venue = Venue::open().await;
+    for path in [
+        "/v1/events?limit=0",
+        "/v1/events?limit=-1",
+        "/v1/events?limit=1000000000",
+        "/v1/events?limit=ten",
+        "/v1/events?after=%00",
+        "/v1/events/gala/availability?since=yesterday",
+        "/v1/events/gala/availability?since=-1",
+        "/v1/events/gala/availability?since=1-99999999999999999999999",
+        "/v1/events/gala/availability?since=2026-02-30T23:59:60",
+        "/v1/events/gala?seats=perhaps",
+    ] {
+        venue.assert_refused(&venue.bad("GET", path, "", "query"), &[Code::Invalid]);
+    }
+    let (event, _) = venue.state();
+    let event: leasehold_api::EventView = serde_json::from_str(&event).unwrap();
+    let (epoch, number) = event.version.rsplit_once('-').expect("a version is epoch-number");
+    let future = format!("{epoch}-{}", number.parse::<u64>().unwrap() + 1_000);
+    let path = format!("/v1/events/gala/availability?since={future}");
+    venue.assert_refused(&venue.bad("GET", &path, "", "since in the future"), &[Code::Invalid]);
+}

@@ -1,0 +1,170 @@
+//! A server with one event, one hold and one booking, and the assertion that a request leaves them as they are.
+//!
+//! A table of bad inputs is read to its end: what is wrong is collected, and the test fails with all of it.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use leasehold_api::{Code, CreateEvent, PolicySpec, PoolSpec, SeatSpec};
+use leasehold_testkit::{Desk, Granted, RawAnswer, Stage, exchange, request_bytes, try_exchange};
+
+/// No refusal may take longer, however large the input.
+const REFUSED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Event `gala` with seats A-1 to A-8 and a pool `floor` of 10; A-1 is held, A-2 is sold.
+pub(crate) struct Venue {
+    pub(crate) stage: Stage,
+    pub(crate) desk: Desk,
+    pub(crate) hold: Granted,
+    pub(crate) booking: String,
+    complaints: Mutex<Vec<String>>,
+}
+
+/// A request that is to be refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Bad {
+    pub(crate) what: String,
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A write with a JSON body: where, with which body, and the field that holds a duration or a count.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    /// A body that would be accepted.
+    pub(crate) good: &'static str,
+    /// True when a body is needed, because it has a required field.
+    pub(crate) required: bool,
+}
+
+impl Venue {
+    pub(crate) async fn open() -> Self {
+        let stage = Stage::open(Path::new(env!("CARGO_BIN_EXE_leasehold")));
+        let mut desk = stage.desk(0);
+        let policy = PolicySpec { units_per_holder_max: Some(0), ..PolicySpec::default() };
+        let event = CreateEvent {
+            id: "gala".to_owned(),
+            seats: (1..=8).map(|number| SeatSpec::Id(format!("A-{number}"))).collect(),
+            pools: vec![PoolSpec { id: "floor".to_owned(), capacity: 10 }],
+            policy: Some(policy),
+            ..CreateEvent::default()
+        };
+        desk.create_event(&event).await;
+        let hold = desk.granted("gala", "A-1", 600_000).await;
+        let sold = desk.granted("gala", "A-2", 600_000).await;
+        let booking = desk.sold(&sold, Some("pay-0")).await.booking_id;
+        Self { stage, desk, hold, booking, complaints: Mutex::default() }
+    }
+
+    /// Every write of the API that takes a JSON body.
+    pub(crate) fn writes(&self) -> Vec<Write> {
+        let hold = &self.hold.id;
+        let write = |method, path: String, good, required| Write { method, path, good, required };
+        vec![
+            write("POST", "/v1/events".into(), r#"{"id":"new","seats":["B-1"]}"#, true),
+            write("PATCH", "/v1/events/gala".into(), r#"{"state":"closed"}"#, false),
+            write("POST", "/v1/events/gala/holds".into(), r#"{"items":[{"seat":"A-3"}]}"#, true),
+            write("POST", "/v1/events/gala/blocks".into(), r#"{"seats":["A-3"]}"#, false),
+            write("PATCH", format!("/v1/holds/{hold}"), r#"{"extend_ms":700000}"#, false),
+            write("POST", format!("/v1/holds/{hold}/payment"), r#"{"payment_ref":"pay-1"}"#, true),
+            write("POST", format!("/v1/holds/{hold}/payment/failed"), r#"{"payment_ref":"pay-1"}"#, true),
+            write("POST", format!("/v1/holds/{hold}/confirm"), r#"{"order_ref":"order-1"}"#, false),
+            write("POST", format!("/v1/holds/{hold}/revoke"), r#"{"reason":"test"}"#, false),
+            write("POST", format!("/v1/bookings/{}/cancel", self.booking), r#"{"reason":"test"}"#, false),
+        ]
+    }
+
+    /// The owner's request with this body.
+    pub(crate) fn bad(&self, method: &'static str, path: &str, body: impl Into<Vec<u8>>, what: &str) -> Bad {
+        let secret = ("hold-secret".to_owned(), self.hold.secret.clone());
+        Bad { what: what.to_owned(), method, path: path.to_owned(), headers: vec![secret], body: body.into() }
+    }
+
+    /// Sends it; the test fails unless it is refused with one of `codes`, as a problem document, without effect.
+    pub(crate) fn assert_refused(&self, bad: &Bad, codes: &[Code]) -> RawAnswer {
+        let headers: Vec<(&str, &str)> =
+            bad.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let request = request_bytes(bad.method, &bad.path, &headers, &bad.body);
+        self.assert_bytes_refused(&bad.to_string(), &request, codes)
+    }
+
+    /// The same for any bytes.
+    pub(crate) fn assert_bytes_refused(&self, what: &str, request: &[u8], codes: &[Code]) -> RawAnswer {
+        let before = self.state();
+        let begun = Instant::now();
+        let answer = try_exchange(self.stage.address(), request, Duration::from_secs(10));
+        let took = begun.elapsed();
+        let Some(answer) = answer else {
+            self.complain(format!("{what}: no answer"));
+            return RawAnswer { status: 0, headers: Vec::new(), body: Vec::new(), closed: true };
+        };
+        let shown = String::from_utf8_lossy(&answer.body).into_owned();
+        let found = answer.code();
+        let expected =
+            |code: &Code| code.status() == answer.status && found.as_deref() == Some(code.as_str());
+        if !codes.iter().any(expected) {
+            self.complain(format!("{what}: {} {shown}, expected {codes:?}", answer.status));
+        }
+        let content_type = answer.header("content-type").unwrap_or_default();
+        if !content_type.starts_with("application/problem+json") {
+            self.complain(format!("{what}: content-type {content_type:?}"));
+        }
+        if shown.contains(&self.hold.secret) && !(200..300).contains(&answer.status) {
+            self.complain(format!("{what}: the answer tells the secret"));
+        }
+        if took >= REFUSED_WITHIN {
+            self.complain(format!("{what}: refused after {took:?}"));
+        }
+        if self.state() != before {
+            self.complain(format!("{what}: the state has changed"));
+        }
+        answer
+    }
+
+    /// Notes what is wrong; the test fails at its end.
+    pub(crate) fn complain(&self, complaint: String) {
+        self.complaints.lock().unwrap().push(complaint);
+    }
+
+    /// The event and its availability, byte for byte; the version in them shows every change.
+    pub(crate) fn state(&self) -> (String, String) {
+        let read = |path: &str| {
+            let answer =
+                exchange(self.stage.address(), &request_bytes("GET", path, &[], b""), Duration::from_secs(5));
+            assert_eq!(answer.status, 200, "GET {path}");
+            String::from_utf8_lossy(&answer.body).into_owned()
+        };
+        (read("/v1/events/gala"), read("/v1/events/gala/availability"))
+    }
+}
+
+impl Drop for Venue {
+    fn drop(&mut self) {
+        let complaints = std::mem::take(&mut *self.complaints.lock().unwrap());
+        let report = format!("{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+        match (complaints.is_empty(), std::thread::panicking()) {
+            (true, _) => {}
+            (false, true) => eprintln!("{report}"),
+            (false, false) => panic!("{report}"),
+        }
+    }
+}
+
+impl Bad {
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+impl std::fmt::Display for Bad {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let body = String::from_utf8_lossy(&self.body[..self.body.len().min(120)]).into_owned();
+        write!(formatter, "{} on {} {} with {body}", self.what, self.method, self.path)
+    }
+}

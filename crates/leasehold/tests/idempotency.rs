@@ -1,0 +1,140 @@
+//! A repeated request has one effect and one answer: in a storm, over a crash, and never for another body.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_api::{ConfirmHold, CreateEvent, CreateHold, ItemSpec, PoolSpec, SeatSpec};
+use leasehold_client::Request;
+use leasehold_testkit::{Answer, Desk, Granted, Random, RecordingClient, Stage, repeat_after_kill};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+const STORM: usize = 64;
+
+async fn open() -> (Stage, Desk) {
+    let stage = Stage::open(Path::new(env!("CARGO_BIN_EXE_leasehold")));
+    let mut desk = stage.desk(0);
+    let seats = (1..=20).map(|number| SeatSpec::Id(format!("A-{number}"))).collect();
+    let pools = vec![PoolSpec { id: "floor".to_owned(), capacity: 1_000 }];
+    desk.create_event(&CreateEvent { id: "gala".to_owned(), seats, pools, ..CreateEvent::default() }).await;
+    (stage, desk)
+}
+
+/// Sends the same request from 64 connections at one moment; each is repeated until its answer is final.
+async fn storm(stage: &Stage, request: &Request) -> Vec<Answer> {
+    let start = Arc::new(Barrier::new(STORM));
+    let mut senders = JoinSet::new();
+    for number in 1..=STORM {
+        let mut client = RecordingClient::new(stage.address(), number, &stage.history);
+        let (start, request) = (Arc::clone(&start), request.clone());
+        senders.spawn(async move {
+            assert!(client.connect().await);
+            start.wait().await;
+            for _ in 0..1_000 {
+                let answer = client.send(request.clone()).await.answered("a request of the storm");
+                if answer.code().as_deref() != Some("idempotency-in-flight") {
+                    return answer;
+                }
+                assert_eq!(answer.status, 409);
+                assert!(answer.header("retry-after").is_some(), "in flight without Retry-After: {answer:?}");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            panic!("in flight for ever");
+        });
+    }
+    senders.join_all().await
+}
+
+fn assert_one_answer(answers: &[Answer]) {
+    assert_eq!(answers.len(), STORM);
+    for answer in answers {
+        assert_eq!(answer.status, 201, "{answer:?}");
+        assert_eq!(answer.body, answers[0].body, "two answers to one key");
+    }
+    let first_times = answers.iter().filter(|answer| answer.header("idempotency-replayed").is_none()).count();
+    assert!(first_times <= 1, "{first_times} answers claim to be the first");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_one_hold_request_makes_one_hold() {
+    let (stage, mut desk) = open().await;
+    let items = vec![ItemSpec::seat("A-1"), ItemSpec::pool("floor", 3)];
+    let body = CreateHold { items, holder: Some("u1".to_owned()), ttl_ms: Some(600_000) };
+    let request = Request::post("/v1/events/gala/holds", &body).idempotency_key("storm-1");
+    assert_one_answer(&storm(&stage, &request).await);
+    let event = desk.show_event("gala").await;
+    assert_eq!((event.seats.held, event.pools[0].held), (1, 3));
+    let checked = stage.judge().await;
+    checked.assert_clean();
+    checked.assert_meaningful(STORM);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_one_confirm_makes_one_booking() {
+    let (stage, mut desk) = open().await;
+    let hold = desk.granted("gala", "A-2", 600_000).await;
+    let body = ConfirmHold { payment_ref: Some("pay-1".to_owned()), ..ConfirmHold::default() };
+    let request = Request::post(format!("/v1/holds/{}/confirm", hold.id), &body);
+    assert_one_answer(&storm(&stage, &request.secret(&hold.secret).idempotency_key("storm-2")).await);
+    assert_eq!(desk.show_event("gala").await.seats.sold, 1);
+    let checked = stage.judge().await;
+    checked.assert_clean();
+    checked.assert_meaningful(STORM);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_one_event_makes_one_event() {
+    let (stage, _) = open().await;
+    let seats = vec![SeatSpec::Id("B-1".to_owned())];
+    let event = CreateEvent { id: "late-show".to_owned(), seats, ..CreateEvent::default() };
+    let request = Request::post("/v1/events", &event).idempotency_key("storm-3");
+    assert_one_answer(&storm(&stage, &request).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_repeated_after_a_crash_finds_its_one_effect() {
+    const ROUNDS: usize = 60;
+    let mut random = Random::new(Random::seed_of_this_run("idempotency"));
+    let mut stage = Stage::open(Path::new(env!("CARGO_BIN_EXE_leasehold")));
+    let seen = repeat_after_kill(&mut stage, &mut random, ROUNDS, 8_000).await;
+    assert!(seen.complaints.is_empty(), "{:#?}", seen.complaints);
+    println!("{ROUNDS} kills: {} answered before, {} not", seen.answered_first, seen.unanswered);
+    assert!(seen.unanswered >= ROUNDS / 10, "too few kills before the answer: {seen:?}");
+    assert!(seen.answered_first >= ROUNDS / 10, "too few kills after the answer: {seen:?}");
+    stage.judge().await.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_with_another_body_is_refused_and_changes_nothing() {
+    let (stage, mut desk) = open().await;
+    let hold = |seat: &str| {
+        let body =
+            CreateHold { items: vec![ItemSpec::seat(seat)], ttl_ms: Some(600_000), ..CreateHold::default() };
+        Request::post("/v1/events/gala/holds", &body).idempotency_key("one-key")
+    };
+    let first = desk.send(hold("A-3")).await;
+    assert_eq!(first.status, 201);
+    let other = desk.send(hold("A-4")).await;
+    assert_eq!((other.status, other.code().as_deref()), (422, Some("idempotency-mismatch")));
+    assert_eq!(desk.send(hold("A-3")).await.body, first.body);
+    assert_eq!(desk.show_event("gala").await.seats.held, 1);
+    stage.judge().await.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_request_may_be_repeated_with_its_key_and_then_be_granted() {
+    let (_stage, mut desk) = open().await;
+    let taken = desk.granted("gala", "A-5", 600_000).await;
+    let body =
+        CreateHold { items: vec![ItemSpec::seat("A-5")], ttl_ms: Some(600_000), ..CreateHold::default() };
+    let request = Request::post("/v1/events/gala/holds", &body).idempotency_key("patience");
+    let refused = desk.send(request.clone()).await;
+    assert_eq!((refused.status, refused.code().as_deref()), (409, Some("seat-taken")));
+    assert!(desk.release(&taken).await.is_success());
+    let granted = desk.send(request.clone()).await;
+    assert!(Granted::of(&granted).is_some(), "{granted:?}");
+    let replayed = desk.send(request).await;
+    assert_eq!(replayed.body, granted.body);
+    assert!(replayed.header("idempotency-replayed").is_some());
+}

@@ -1,0 +1,30 @@
+//! The process is killed without warning, again and again, under load: what it acknowledged is still true.
+
+use std::path::Path;
+
+use leasehold_testkit::{Random, Shop, Stage, Workload, kill_rounds};
+
+const KILLS: usize = 100;
+const BUYERS: usize = 32;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_acknowledged_survives_a_hundred_kills() {
+    let seed = Random::seed_of_this_run("kill_loop");
+    let mut random = Random::new(seed);
+    let mut stage = Stage::open(Path::new(env!("CARGO_BIN_EXE_leasehold")));
+    let mut workload = Workload::new(random.next_u64(), BUYERS, Shop::small(), &stage.history);
+    workload.open_shop(stage.address()).await;
+
+    let kills = kill_rounds(&mut stage, &mut workload, &mut random, KILLS).await;
+    println!("seed {seed}: {kills:?}");
+    let most = KILLS * 7 / 10;
+    assert!(kills.after_work >= most, "too many lives without acknowledged work: {kills:?}");
+    assert!(kills.in_flight >= most, "too many kills with nothing in flight: {kills:?}");
+
+    let checked = stage.judge().await;
+    println!("seed {seed}: {} requests, {} unknown", checked.operations, checked.unknown);
+    checked.assert_clean();
+    checked.assert_meaningful(KILLS * 20);
+    assert!(checked.unknown >= most);
+    assert!(!stage.server.log().contains("panicked"), "the last life panicked:\n{}", stage.server.log());
+}
