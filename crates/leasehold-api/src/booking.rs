@@ -10,13 +10,13 @@ use crate::{ItemSpec, ItemView};
 #[serde(deny_unknown_fields)]
 pub struct ConfirmHold {
     /// The payment; it may arrive late. Absent for what costs nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub payment_ref: Option<String>,
     /// The seller's order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub order_ref: Option<String>,
     /// Only these of the held items; the rest goes back on sale. All of them when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<ItemSpec>>,
 }
 
@@ -25,7 +25,7 @@ pub struct ConfirmHold {
 #[serde(deny_unknown_fields)]
 pub struct CancelBooking {
     /// Why, for the log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 

@@ -12,19 +12,19 @@ pub struct CreateEvent {
     /// The event's id in every path: letters, digits and `. _ ~ : @ + -`, at most 128 of them.
     pub id: String,
     /// A name for people; the id when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Seats one by one. Seats of one row stand next to each other in the order given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seats: Vec<SeatSpec>,
     /// Seats by arithmetic, instead of `seats`: seat 3 of row 2 in section A is `A-2-3`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub layout: Option<LayoutSpec>,
     /// Counted stock: standing places, bottles, licences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolSpec>,
     /// Rules that differ from the defaults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
 }
 
@@ -45,10 +45,10 @@ pub struct PlacedSeat {
     /// The seat's id, unique in the event.
     pub id: String,
     /// The section it stands in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
     /// The row within the section.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub row: Option<String>,
 }
 
@@ -87,25 +87,25 @@ pub struct PoolSpec {
 #[serde(deny_unknown_fields)]
 pub struct PolicySpec {
     /// How long a hold lives when the request does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub hold_ttl_ms: Option<u64>,
     /// The most a hold can live in total, extensions included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub hold_total_max_ms: Option<u64>,
     /// How often a hold may be extended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub extends_max: Option<u32>,
     /// The most a payment may take, from its beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub payment_max_ms: Option<u64>,
     /// The most seats and units one holder may hold and own at a time; 0 is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub units_per_holder_max: Option<u32>,
     /// Whether a payment that arrives after the hold ended may revive it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub accept_late_payment: Option<bool>,
     /// What happens at the payment deadline: `expire` frees the seats, `keep` leaves them to an operator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub at_payment_deadline: Option<String>,
 }
 
@@ -133,13 +133,13 @@ pub struct PolicyView {
 #[serde(deny_unknown_fields)]
 pub struct PatchEvent {
     /// Rules to change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
     /// New capacities. A capacity never falls below what is sold, held and blocked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolCapacity>,
     /// `open` or `closed`. Closing revokes the holds nobody is paying for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
 
@@ -239,7 +239,7 @@ pub struct CreateBlock {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<BlockedUnits>,
     /// Why, for the log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 

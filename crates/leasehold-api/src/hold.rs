@@ -10,10 +10,10 @@ pub struct CreateHold {
     /// What to hold.
     pub items: Vec<ItemSpec>,
     /// Who holds it, in the seller's words; the limits per holder count by it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     /// How long, in milliseconds; the event's `hold_ttl_ms` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
 }
 
@@ -22,16 +22,16 @@ pub struct CreateHold {
 #[serde(deny_unknown_fields)]
 pub struct ItemSpec {
     /// A seat by its id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub seat: Option<String>,
     /// A pool by its id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// Units of the pool; 1 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub quantity: Option<u32>,
     /// The best seats that are free, next to each other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub best: Option<BestSpec>,
 }
 
@@ -59,7 +59,7 @@ pub struct BestSpec {
     /// How many, at least 1.
     pub count: u32,
     /// Only in this section.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct BestSpec {
 #[serde(deny_unknown_fields)]
 pub struct PatchHold {
     /// The hold ends this long from now, if that is later than now planned and within the cap.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub extend_ms: Option<u64>,
     /// Items to add.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -77,7 +77,7 @@ pub struct PatchHold {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<ItemSpec>,
     /// Refused with `version-mismatch` unless the hold still has this version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
 }
 
@@ -88,7 +88,7 @@ pub struct BeginPayment {
     /// The payment's id at the payment service, unique in the event.
     pub payment_ref: String,
     /// How long the payment may take; the event's `payment_max_ms` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub max_wait_ms: Option<u64>,
 }
 
@@ -105,7 +105,7 @@ pub struct PaymentFailed {
 #[serde(deny_unknown_fields)]
 pub struct RevokeHold {
     /// Why, for the log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 

@@ -29,3 +29,12 @@ pub const HOLD_SECRET: &str = "hold-secret";
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header that marks an answer given before, and now given again.
 pub const IDEMPOTENCY_REPLAYED: &str = "idempotency-replayed";
+
+/// Reads a field that is there. `null` is not the same as absent: a client that sends it is told so.
+fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: serde::Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}

@@ -43,7 +43,7 @@ mod view;
 mod embedded;
 
 pub use clock::Clock;
-pub use embedded::{CheckReport, EmbeddedEngine, EmbeddedOptions, OpenError, check_file};
+pub use embedded::{CheckReport, EmbeddedEngine, EmbeddedOptions, OpenError, backup_file, check_file};
 pub use engine::{Done, Engine, EngineError, IdempotencyKey, Outcome, Request};
 pub use meters::Meters;
 pub use secret::{HoldSecret, SecretKey};

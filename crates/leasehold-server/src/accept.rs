@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::{App, AppState};
 use crate::config::ServerConfig;
-use crate::connection::{Watchman, WatchedStream};
+use crate::connection::{WatchedStream, Watchman};
 use crate::router::router;
 use crate::service::RequestService;
 
@@ -27,7 +27,12 @@ retry-after: 1\r\nconnection: close\r\ncontent-length: 124\r\n\r\n\
 {\"type\":\"urn:leasehold:problem:overloaded\",\"title\":\"the server is overloaded\",\"status\":503,\"code\":\"overloaded\",\"detail\":null}";
 
 /// Serves until `shutdown` is cancelled, then finishes what it accepted and returns.
-pub async fn serve(listener: TcpListener, engine: Arc<dyn Engine>, config: ServerConfig, shutdown: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    engine: Arc<dyn Engine>,
+    config: ServerConfig,
+    shutdown: CancellationToken,
+) {
     let drain_timeout = config.drain_timeout;
     let app: App = Arc::new(AppState::new(engine, config, shutdown.clone()));
     let watchman = Watchman::new();
@@ -65,13 +70,17 @@ pub async fn serve(listener: TcpListener, engine: Arc<dyn Engine>, config: Serve
             connections.spawn(turn_away(stream));
             continue;
         }
-        let service = RequestService::new(Arc::clone(&app), service.clone(), peer.ip(), watchman.admit(&app.config));
+        let service =
+            RequestService::new(Arc::clone(&app), service.clone(), peer.ip(), watchman.admit(&app.config));
         connections.spawn(connection(stream, service, shutdown.clone()));
     }
     drop(listener);
     connections.close();
     if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "connections were still open at the end of the drain time");
+        tracing::warn!(
+            connections = connections.len(),
+            "connections were still open at the end of the drain time"
+        );
     }
     stop_watching.cancel();
     if let Err(error) = watching.await {

@@ -43,8 +43,12 @@ impl Network {
     /// Whether the address lies in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => same_start(own.to_bits().into(), other.to_bits().into(), 32, self.prefix),
-            (IpAddr::V6(own), IpAddr::V6(other)) => same_start(own.to_bits(), other.to_bits(), 128, self.prefix),
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                same_start(own.to_bits().into(), other.to_bits().into(), 32, self.prefix)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                same_start(own.to_bits(), other.to_bits(), 128, self.prefix)
+            }
             _ => false,
         }
     }

@@ -1,5 +1,7 @@
 //! Reading a request's body: small, in time, plain JSON, and nothing but what the type knows.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -16,15 +18,26 @@ pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 pub(crate) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Reads a body of at most `bytes_max` bytes.
-pub(crate) async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+    within: Duration,
+) -> Result<Bytes, ApiError> {
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(ApiError::new(Code::UnsupportedMediaType).detail("a body is not compressed").close());
     }
-    let collected = Limited::new(body, bytes_max).collect().await.map_err(|error| {
-        match error.downcast_ref::<LengthLimitError>() {
-            Some(_) => ApiError::new(Code::TooLarge).detail(format!("at most {bytes_max} bytes")).close(),
-            None => ApiError::bad_request("the body ended early").close(),
-        }
+    let announced =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|bytes| bytes > bytes_max) {
+        return Err(too_large(bytes_max));
+    }
+    // The timer is only set when the body is not there yet.
+    let reading = tokio::time::timeout(within, Limited::new(body, bytes_max).collect());
+    let collected = reading.await.map_err(|_| ApiError::new(Code::Timeout).close())?;
+    let collected = collected.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+        Some(_) => too_large(bytes_max),
+        None => ApiError::bad_request("the body ended early").close(),
     })?;
     let bytes = collected.to_bytes();
     if !bytes.is_empty() {
@@ -41,6 +54,10 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
 /// Reads a JSON value whose fields are all optional; an empty body stands for an empty object.
 pub(crate) fn parse_optional<T: DeserializeOwned + Default>(bytes: &[u8]) -> Result<T, ApiError> {
     if bytes.is_empty() { Ok(T::default()) } else { parse(bytes) }
+}
+
+fn too_large(bytes_max: usize) -> ApiError {
+    ApiError::new(Code::TooLarge).detail(format!("at most {bytes_max} bytes")).close()
 }
 
 /// What cannot be read is 400, what can be read and is of the wrong kind is 422.

@@ -9,8 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -48,7 +46,6 @@ pub(crate) struct Phases {
 struct PhaseLimits {
     idle: u64,
     head: u64,
-    body: u64,
     write: u64,
 }
 
@@ -70,7 +67,10 @@ impl Watchman {
             let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             watched.retain(|phases| {
                 let Some(phases) = phases.upgrade() else { return false };
-                let due = phases.deadline.load(Ordering::Relaxed).min(phases.write_deadline.load(Ordering::Relaxed));
+                let due = phases
+                    .deadline
+                    .load(Ordering::Relaxed)
+                    .min(phases.write_deadline.load(Ordering::Relaxed));
                 if due <= round {
                     phases.late.cancel();
                 }
@@ -85,7 +85,6 @@ impl Watchman {
         let limits = PhaseLimits {
             idle: rounds(config.idle_timeout),
             head: rounds(config.head_timeout),
-            body: rounds(config.body_timeout),
             write: rounds(config.write_timeout),
         };
         let phases = Arc::new(Phases {
@@ -114,14 +113,9 @@ impl Phases {
         }
     }
 
-    /// The head is complete, the body is being read.
+    /// The head is complete: the body has a time-out of its own, and the engine takes the time it takes.
     pub(crate) fn head_complete(&self) {
         self.waiting.store(0, Ordering::Relaxed);
-        self.set(self.limits.body);
-    }
-
-    /// The body is complete: the engine takes the time it takes.
-    fn body_complete(&self) {
         self.deadline.store(NEVER, Ordering::Relaxed);
     }
 
@@ -149,7 +143,11 @@ pub(crate) struct WatchedStream {
 }
 
 impl Read for WatchedStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<std::io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if polled.is_ready() {
             self.phases.received();
@@ -159,7 +157,11 @@ impl Read for WatchedStream {
 }
 
 impl Write for WatchedStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, buffer);
         self.phases.writing(polled.is_pending());
         polled
@@ -185,42 +187,5 @@ impl Write for WatchedStream {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
         self.phases.writing(polled.is_pending());
         polled
-    }
-}
-
-/// A request's body that tells its phases when it is complete.
-#[derive(Debug)]
-pub(crate) struct WatchedBody {
-    body: Incoming,
-    phases: Arc<Phases>,
-}
-
-impl WatchedBody {
-    pub(crate) fn new(body: Incoming, phases: Arc<Phases>) -> Self {
-        if body.is_end_stream() {
-            phases.body_complete();
-        }
-        Self { body, phases }
-    }
-}
-
-impl Body for WatchedBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if self.body.is_end_stream() || matches!(polled, Poll::Ready(None)) {
-            self.phases.body_complete();
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

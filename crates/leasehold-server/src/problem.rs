@@ -21,7 +21,8 @@ pub(crate) struct ApiError {
 
 impl ApiError {
     pub(crate) fn new(code: Code) -> Self {
-        let retry_after_s = matches!(code, Code::Overloaded | Code::OutcomeUnknown | Code::IdempotencyInFlight).then_some(1);
+        let retry_after_s =
+            matches!(code, Code::Overloaded | Code::OutcomeUnknown | Code::IdempotencyInFlight).then_some(1);
         Self { code, problem: Box::new(Problem::new(code)), retry_after_s, exceeded: None, close: false }
     }
 
@@ -82,7 +83,9 @@ impl ApiError {
             Refusal::Invalid(_) => Code::Invalid,
         };
         let mut error = Self::new(code);
-        let pool_id = |pool: leasehold_core::PoolNo| venue.and_then(|venue| venue.pools.get(pool.0 as usize)).map(ToString::to_string);
+        let pool_id = |pool: leasehold_core::PoolNo| {
+            venue.and_then(|venue| venue.pools.get(pool.0 as usize)).map(ToString::to_string)
+        };
         match refusal {
             Refusal::SeatsTaken(seats) => {
                 let name = |seat| venue.map(|venue| venue.layout.seat_name(seat).to_owned());

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::Router;
@@ -18,7 +18,7 @@ use tower::Service;
 
 use crate::address::client_address;
 use crate::app::App;
-use crate::connection::{Phases, WatchedBody};
+use crate::connection::Phases;
 use crate::problem::ApiError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -50,7 +50,16 @@ impl RequestService {
             return Err(ApiError::new(Code::Overloaded));
         };
         let method = request.method();
-        if !matches!(*method, Method::GET | Method::POST | Method::PATCH | Method::DELETE | Method::HEAD | Method::OPTIONS | Method::PUT) {
+        if !matches!(
+            *method,
+            Method::GET
+                | Method::POST
+                | Method::PATCH
+                | Method::DELETE
+                | Method::HEAD
+                | Method::OPTIONS
+                | Method::PUT
+        ) {
             return Err(ApiError::new(Code::MethodNotAllowed).close());
         }
         // Our ids need no escapes. Refusing them means that no id has two spellings.
@@ -78,8 +87,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             let (method, path) = (request.method().clone(), request.uri().clone());
             let result = match permit {
                 Ok(_permit) => {
-                    let phases = Arc::clone(&service.phases);
-                    let request = request.map(|body| Body::new(WatchedBody::new(body, phases)));
+                    let request = request.map(Body::new);
                     let mut router = service.router;
                     match router.call(request).await {
                         Ok(response) => response,

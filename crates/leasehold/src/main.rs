@@ -1,24 +1,111 @@
-//! The command.
+//! The command: a server, a demonstration, a load test, and what an operator needs at a terminal.
 
+mod backup;
+mod check;
+mod crowd;
+mod demo;
+mod list;
+mod logging;
 mod rush;
+mod serve;
+mod settings;
+mod signals;
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use clap::Parser;
+use clap::{CommandFactory, Parser, Subcommand};
 
-/// Never sell, take or run the same thing twice.
+/// Sells seats and counted stock without selling anything twice.
 #[derive(Debug, Parser)]
-enum Command {
-    /// Let many users fight for few seats, and judge the server
-    Rush(rush::RushArgs),
+#[command(name = "leasehold", version, propagate_version = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
-    let Command::Rush(args) = Command::parse();
-    let target = args.target().await?.context("give the server's address with --url")?;
-    let report = rush::rush(&args, &target).await?;
+const EXAMPLES: &str = "Examples:
+  leasehold demo                                 a sample venue to play with, on 127.0.0.1:7070
+  leasehold serve --data ./leasehold.db          the server
+  leasehold rush                                 200 users fight for 3 seats on a server of their own
+  leasehold rush --url http://127.0.0.1:7070     the same on a running server
+  leasehold check ./leasehold.db                 recompute everything in a data file
+  leasehold backup ./leasehold.db --to copy.db   a consistent copy while the server runs";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server
+    Serve(serve::ServeArgs),
+    /// Run a server with a sample venue and simulated buyers
+    Demo(demo::DemoArgs),
+    /// Let many users fight for few seats, and judge the server
+    Rush(rush::RushArgs),
+    /// Recompute everything in a data file and list what is wrong
+    Check(check::CheckArgs),
+    /// Copy a data file while its server runs
+    Backup(backup::BackupArgs),
+    /// List the events of a running server
+    Events(list::EventsArgs),
+    /// List the live holds of an event
+    Holds(list::HoldsArgs),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    match run(command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("leasehold: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match command {
+            Command::Serve(args) => serve::serve(args).await,
+            Command::Demo(args) => demo::demo(args).await,
+            Command::Rush(args) => run_rush(args).await,
+            Command::Check(args) => check::check(&args),
+            Command::Backup(args) => backup::backup(&args),
+            Command::Events(args) => list::events(args).await,
+            Command::Holds(args) => list::holds(args).await,
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut std::io::stdout());
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    })
+}
+
+/// Against the server that was named, or against one of its own that ends with the run.
+async fn run_rush(args: rush::RushArgs) -> anyhow::Result<ExitCode> {
+    if let Some(target) = args.target().await? {
+        let report = rush::rush(&args, &target).await?;
+        rush::show(&args, &report)?;
+        return Ok(report.exit_code().into());
+    }
+    let folder = tempfile::tempdir()?;
+    let server = serve::Running::start_private(&folder.path().join("rush.db")).await?;
+    let report = rush::rush(&args, &rush::Target::from(server.address)).await;
+    server.stop().await;
+    let report = report?;
     rush::show(&args, &report)?;
     Ok(report.exit_code().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
 }

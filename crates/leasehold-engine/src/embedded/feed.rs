@@ -180,7 +180,8 @@ impl Inside {
         match &self.snapshot {
             Some(made) if made.summary.version == self.summary.version => Arc::clone(made),
             _ => {
-                let snapshot = Arc::new(Snapshot { summary: self.summary.clone(), seats: self.seats.clone() });
+                let snapshot =
+                    Arc::new(Snapshot { summary: self.summary.clone(), seats: self.seats.clone() });
                 self.snapshot = Some(Arc::clone(&snapshot));
                 snapshot
             }

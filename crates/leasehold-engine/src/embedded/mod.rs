@@ -32,7 +32,7 @@ use leasehold_core::{BookingId, Command, Hold, HoldId, Name, Refusal, Timestamp}
 use tokio::sync::oneshot;
 
 pub use check::{CheckReport, check_file};
-pub use store::OpenError;
+pub use store::{OpenError, backup_file};
 
 use self::answer::{Found, read_answer};
 use self::bugs::{Bug, planted};
@@ -355,7 +355,7 @@ impl Engine for EmbeddedEngine {
 
     async fn backup(&self, to: &Path) -> Result<(), EngineError> {
         let (from, to) = (self.path.clone(), to.to_owned());
-        let copying = tokio::task::spawn_blocking(move || store::backup(&from, &to));
+        let copying = tokio::task::spawn_blocking(move || backup_file(&from, &to));
         copying.await.map_err(|_| EngineError::Closed)?.map_err(EngineError::Backup)
     }
 

@@ -130,8 +130,10 @@ impl Store {
 /// Stands in every backup, so that a server that is started on it knows that time was turned back.
 const COPY_MARK: &str = "copy";
 
-/// Writes a consistent copy while another connection goes on writing, and marks it as one.
-pub(crate) fn backup(from: &Path, to: &Path) -> Result<(), String> {
+/// Writes a consistent copy while a server goes on writing, and marks it as one.
+///
+/// A server that is started on the copy begins a new epoch: its fences are higher than all that were issued.
+pub fn backup_file(from: &Path, to: &Path) -> Result<(), String> {
     if to.exists() {
         return Err(format!("{} exists already", to.display()));
     }

@@ -91,7 +91,8 @@ fn view(venue: &Venue, summary: &EventSummary) -> View {
 impl AvailabilityCache {
     /// The answer of this version, or one a moment old when making them takes too much of the time.
     async fn ready(&self, app: &App, venue: &Venue) -> Result<Arc<Ready>, ApiError> {
-        let known = self.lock().iter().find(|(event, _)| *event == venue.number).map(|(_, ready)| Arc::clone(ready));
+        let known =
+            self.lock().iter().find(|(event, _)| *event == venue.number).map(|(_, ready)| Arc::clone(ready));
         if let Some(ready) = known {
             let current = app.engine.event(venue).await?.version;
             if ready.version == current || ready.made_at.elapsed() < ready.took * SHARE {
@@ -122,7 +123,8 @@ impl Ready {
         let mut view = view(venue, &snapshot.summary);
         view.full = true;
         view.seats = Some(snapshot.seats.iter().map(|status| wire::letter(*status)).collect());
-        let plain = serde_json::to_vec(&view).expect("wire types have string keys and no failing serializers");
+        let plain =
+            serde_json::to_vec(&view).expect("wire types have string keys and no failing serializers");
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         let compressed = encoder.write_all(&plain).and_then(|()| encoder.finish());
         let compressed = compressed.expect("writing into memory does not fail");
@@ -133,8 +135,10 @@ impl Ready {
     fn response(&self, headers: &HeaderMap) -> Response {
         let tag = format!("W/\"{}\"", self.version);
         let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        let unchanged = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*"));
-        let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let unchanged =
+            known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*"));
+        let accepted =
+            headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let compress = accepted.split(',').any(|one| one.trim().split(';').next() == Some("gzip"));
         let mut response = match (unchanged, compress) {
             (true, _) => StatusCode::NOT_MODIFIED.into_response(),

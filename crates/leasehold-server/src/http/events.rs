@@ -36,9 +36,11 @@ pub(crate) async fn create(State(app): State<App>, request: Request<Body>) -> Re
 pub(crate) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
     let query = Query::parse(query.as_deref(), &["after", "limit"])?;
     let limit = query.number("limit", 1, PAGE_MAX as u64)?.map_or(PAGE_MAX, |limit| limit as usize);
-    let after = query.text("after").map(|after| Name::parse(after).map_err(|bad| ApiError::bad_name("after", bad)));
+    let after =
+        query.text("after").map(|after| Name::parse(after).map_err(|bad| ApiError::bad_name("after", bad)));
     let page = app.engine.events(after.transpose()?.as_ref(), limit).await?;
-    let events: Vec<EventView> = page.items.iter().map(|(venue, summary)| wire::event_view(venue, summary)).collect();
+    let events: Vec<EventView> =
+        page.items.iter().map(|(venue, summary)| wire::event_view(venue, summary)).collect();
     let next = events.last().filter(|_| page.more).map(|event| event.id.clone());
     Ok(json(StatusCode::OK, &EventList { events, next }))
 }
@@ -59,7 +61,8 @@ pub(crate) async fn read(
     let mut view = wire::event_view(&venue, &summary);
     view.sections = sections(&venue);
     if with_seats {
-        let seats = (0..venue.layout.seat_count()).map(|seat| venue.layout.seat_name(SeatNo(seat)).to_owned());
+        let seats =
+            (0..venue.layout.seat_count()).map(|seat| venue.layout.seat_name(SeatNo(seat)).to_owned());
         view.seat_ids = seats.collect();
     }
     Ok(json(StatusCode::OK, &view))
@@ -88,10 +91,8 @@ pub(crate) async fn update(
 fn sections(venue: &Venue) -> Vec<SectionView> {
     let layout = &venue.layout;
     let section = |section: &leasehold_core::Section| {
-        let rows = layout.rows()[section.rows.start as usize..section.rows.end as usize].iter().map(|row| RowView {
-            name: row.name.clone(),
-            first: row.seats.start,
-            count: row.seats.end - row.seats.start,
+        let rows = layout.rows()[section.rows.start as usize..section.rows.end as usize].iter().map(|row| {
+            RowView { name: row.name.clone(), first: row.seats.start, count: row.seats.end - row.seats.start }
         });
         SectionView { name: section.name.clone(), rows: rows.collect() }
     };

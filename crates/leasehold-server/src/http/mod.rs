@@ -37,14 +37,19 @@ pub(crate) struct Write {
 impl Write {
     pub(crate) async fn read(app: &App, request: Request<Body>, bytes_max: usize) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let body = body::read(&parts.headers, body, bytes_max).await?;
+        let body = body::read(&parts.headers, body, bytes_max, app.config.body_timeout).await?;
         let required = app.config.require_idempotency_key && parts.method != Method::GET;
         let key = idempotency::key(&parts.headers, &parts.method, parts.uri.path(), &body, required)?;
         Ok(Self { body, key, secret: secret(&parts.headers) })
     }
 
     /// Carries the command out.
-    pub(crate) async fn execute(&self, app: &App, command: Command, venue: Option<&Venue>) -> Result<Done, ApiError> {
+    pub(crate) async fn execute(
+        &self,
+        app: &App,
+        command: Command,
+        venue: Option<&Venue>,
+    ) -> Result<Done, ApiError> {
         let request = leasehold_engine::Request::new(command).with_secret(self.secret).with_key(self.key);
         app.engine.execute(request).await.map_err(|error| ApiError::from_engine(error, venue))
     }

@@ -101,10 +101,12 @@ impl Reader {
     fn messages(&self, changes: &[Arc<Change>]) -> String {
         let mut text = String::new();
         for change in changes {
-            let seats = change.seats.iter().map(|update| SeatChange(update.seat.0, wire::letter(update.status)));
-            let pools = change.pools.iter().map(|(pool, counts)| {
-                wire::pool_count(self.venue.pools[pool.0 as usize].as_str(), counts)
-            });
+            let seats =
+                change.seats.iter().map(|update| SeatChange(update.seat.0, wire::letter(update.status)));
+            let pools = change
+                .pools
+                .iter()
+                .map(|(pool, counts)| wire::pool_count(self.venue.pools[pool.0 as usize].as_str(), counts));
             let view = StreamChange {
                 version: change.version.to_string(),
                 at: wire::time(change.at),
@@ -127,6 +129,7 @@ impl Drop for Reader {
 fn message(version: &Version, event: &str, data: &impl serde::Serialize) -> String {
     let data = serde_json::to_string(data).expect("wire types have string keys and no failing serializers");
     let mut text = String::with_capacity(data.len() + 48);
-    write!(text, "id: {version}\nevent: {event}\ndata: {data}\n\n").expect("writing into a string does not fail");
+    write!(text, "id: {version}\nevent: {event}\ndata: {data}\n\n")
+        .expect("writing into a string does not fail");
     text
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use leasehold_api as api;
-use leasehold_core::limits::{HOLD_TTL_MAX, HOLD_TTL_MIN, ITEMS_PER_HOLD_MAX, SEATS_PER_BLOCK_MAX, SEATS_PER_EVENT_MAX};
+use leasehold_core::limits::{
+    HOLD_TTL_MAX, HOLD_TTL_MIN, ITEMS_PER_HOLD_MAX, SEATS_PER_BLOCK_MAX, SEATS_PER_EVENT_MAX,
+};
 use leasehold_core::{
-    AmendHold, AtPaymentDeadline, BeginPayment, Command, ConfirmHold, CreateBlock, CreateEvent, CreateHold, EventPatch,
-    HoldId, ItemRequest, Layout, Millis, Name, Policy, Reference, Text,
+    AmendHold, AtPaymentDeadline, BeginPayment, Command, ConfirmHold, CreateBlock, CreateEvent, CreateHold,
+    EventPatch, HoldId, ItemRequest, Layout, Millis, Name, Policy, Reference, Text,
 };
 use leasehold_engine::{Venue, new_block_id, new_booking_id, new_hold_id};
 
@@ -27,11 +29,13 @@ pub(crate) fn create_event(body: api::CreateEvent) -> Result<Command, ApiError> 
 }
 
 fn grid(layout: &api::LayoutSpec) -> Result<Layout, ApiError> {
-    let total: u64 = layout.sections.iter().map(|one| u64::from(one.rows) * u64::from(one.seats_per_row)).sum();
+    let total: u64 =
+        layout.sections.iter().map(|one| u64::from(one.rows) * u64::from(one.seats_per_row)).sum();
     if total > SEATS_PER_EVENT_MAX as u64 {
         return Err(ApiError::invalid(format!("at most {SEATS_PER_EVENT_MAX} seats")));
     }
-    let section = |one: &api::SectionSpec| Ok((name("a section's name", &one.name)?, one.rows, one.seats_per_row));
+    let section =
+        |one: &api::SectionSpec| Ok((name("a section's name", &one.name)?, one.rows, one.seats_per_row));
     let sections = layout.sections.iter().map(section).collect::<Result<Vec<_>, ApiError>>()?;
     Ok(Layout::grid(&sections)?)
 }
@@ -43,7 +47,9 @@ fn listed(seats: &[api::SeatSpec]) -> Result<Layout, ApiError> {
     let mut placed = Vec::with_capacity(seats.len());
     for seat in seats {
         let (id, section, row) = match seat {
-            api::SeatSpec::Id(id) => (id.as_str(), id.rsplit_once('-').map_or("", |(section, _)| section), ""),
+            api::SeatSpec::Id(id) => {
+                (id.as_str(), id.rsplit_once('-').map_or("", |(section, _)| section), "")
+            }
             api::SeatSpec::Placed(seat) => {
                 (seat.id.as_str(), seat.section.as_deref().unwrap_or(""), seat.row.as_deref().unwrap_or(""))
             }
@@ -83,7 +89,11 @@ fn policy(base: Policy, patch: Option<&api::PolicySpec>) -> Result<Policy, ApiEr
     Ok(policy.checked()?)
 }
 
-pub(crate) fn event_patch(venue: &Venue, current: Policy, body: &api::PatchEvent) -> Result<EventPatch, ApiError> {
+pub(crate) fn event_patch(
+    venue: &Venue,
+    current: Policy,
+    body: &api::PatchEvent,
+) -> Result<EventPatch, ApiError> {
     let open = match body.state.as_deref() {
         None => None,
         Some("open") => Some(true),
@@ -145,11 +155,17 @@ pub(crate) fn payment_failed(hold: HoldId, body: &api::PaymentFailed) -> Result<
     Ok(Command::PaymentFailed(hold, required_reference("payment_ref", &body.payment_ref)?))
 }
 
-pub(crate) fn confirm_hold(venue: Option<&Venue>, hold: HoldId, body: &api::ConfirmHold) -> Result<Command, ApiError> {
+pub(crate) fn confirm_hold(
+    venue: Option<&Venue>,
+    hold: HoldId,
+    body: &api::ConfirmHold,
+) -> Result<Command, ApiError> {
     let items = match (&body.items, venue) {
         (None, _) => None,
         (Some(_), None) => return Err(ApiError::not_found()),
-        (Some(list), Some(_)) if list.is_empty() => return Err(ApiError::invalid("there must be at least one item")),
+        (Some(list), Some(_)) if list.is_empty() => {
+            return Err(ApiError::invalid("there must be at least one item"));
+        }
         (Some(list), Some(venue)) => Some(items(venue, list)?),
     };
     Ok(Command::ConfirmHold(ConfirmHold {

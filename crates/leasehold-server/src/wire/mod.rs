@@ -4,6 +4,9 @@ mod from;
 mod to;
 
 pub(crate) use from::{
-    amend_hold, begin_payment, confirm_hold, create_block, create_event, create_hold, event_patch, payment_failed, reason,
+    amend_hold, begin_payment, confirm_hold, create_block, create_event, create_hold, event_patch,
+    payment_failed, reason,
 };
-pub(crate) use to::{block_view, booking_view, event_view, hold_state, hold_view, letter, pool_count, seat_counts, time};
+pub(crate) use to::{
+    block_view, booking_view, event_view, hold_state, hold_view, letter, pool_count, seat_counts, time,
+};

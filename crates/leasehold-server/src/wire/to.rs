@@ -2,8 +2,8 @@
 
 use leasehold_api as api;
 use leasehold_core::{
-    AtPaymentDeadline, Block, Booking, BookingState, EventState, Hold, HoldState, Item, Policy, Reference, SeatStatus,
-    Text, Timestamp,
+    AtPaymentDeadline, Block, Booking, BookingState, EventState, Hold, HoldState, Item, Policy, Reference,
+    SeatStatus, Text, Timestamp,
 };
 use leasehold_engine::{EventSummary, PoolCounts, Venue};
 

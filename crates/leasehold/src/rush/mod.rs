@@ -28,12 +28,13 @@ use tokio_util::sync::CancellationToken;
 
 use args::Shape;
 use event::{Offer, Snapshot, Wanted};
-use random::Random;
+
 use report::{Material, Setup};
 use user::{Account, Live, Plan, User};
 use verdict::{Evidence, Verdict};
 
 pub(crate) use args::RushArgs;
+pub(crate) use random::Random;
 pub(crate) use report::Report;
 pub(crate) use target::Target;
 

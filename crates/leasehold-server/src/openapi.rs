@@ -1,0 +1,47 @@
+//! The OpenAPI document, gathered from the handlers and the wire types.
+
+use leasehold_api as api;
+use utoipa::OpenApi;
+
+use crate::http::{availability, blocks, bookings, events, health, holds, payments, stream};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Leasehold",
+        description = "Sells seats and counted stock without selling anything twice: hold, pay, confirm, release.\n\n\
+            Errors are RFC 9457 problem documents with a stable `code`. Every write may carry an `Idempotency-Key`: \
+            repeated with the same key, it has one effect and one answer."
+    ),
+    paths(
+        events::create,
+        events::list,
+        events::read,
+        events::update,
+        availability::read,
+        stream::read,
+        holds::create,
+        holds::read,
+        holds::amend,
+        holds::release,
+        holds::list,
+        holds::revoke,
+        payments::begin,
+        payments::failed,
+        bookings::confirm,
+        bookings::read,
+        bookings::cancel,
+        blocks::create,
+        blocks::remove,
+        health::alive,
+        health::ready,
+        health::metrics,
+    ),
+    components(schemas(api::StreamReset))
+)]
+struct Document;
+
+/// The document as JSON.
+pub fn openapi() -> String {
+    Document::openapi().to_pretty_json().expect("the document has string keys")
+}

@@ -1,0 +1,108 @@
+//! `leasehold serve`: the server on the embedded engine.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use leasehold_engine::{EmbeddedEngine, EmbeddedOptions, Engine};
+use leasehold_server::ServerConfig;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::Settings;
+use crate::{logging, signals};
+
+/// What the process ends with when a commit failed.
+const COMMIT_FAILED: i32 = 74;
+
+/// What `leasehold serve` can be told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  leasehold serve
+  leasehold serve --listen 127.0.0.1:8080 --data /var/lib/leasehold/shop.db
+  LEASEHOLD_EVENT_RATE=500:2000 leasehold serve --config leasehold.toml
+
+Every flag has a LEASEHOLD_* variable and a key in the configuration file, in this order of precedence.")]
+pub(crate) struct ServeArgs {
+    /// A TOML file with settings: the flags' names with underscores
+    #[arg(long, env = "LEASEHOLD_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// A server that runs in this process.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    engine: Arc<dyn Engine>,
+    stop: CancellationToken,
+    server: JoinHandle<()>,
+}
+
+pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    let settings = args.settings.or_from(args.config.as_deref())?;
+    logging::start(settings.log.as_deref(), settings.log_format)?;
+    let stop = signals::stop_on_signal()?;
+    let running = Running::start(settings.listen()?, &settings.data(), settings.server()?, stop).await?;
+    tracing::info!(address = %running.address, "listening");
+    running.finished().await;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Running {
+    /// Opens the data file, binds the address, serves until `stop` is cancelled.
+    pub(crate) async fn start(
+        listen: SocketAddr,
+        data: &Path,
+        config: ServerConfig,
+        stop: CancellationToken,
+    ) -> anyhow::Result<Self> {
+        raise_descriptor_limit();
+        let listener =
+            TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+        let address = listener.local_addr()?;
+        let options = EmbeddedOptions::new(data).on_fatal(|message| {
+            eprintln!("leasehold: {message} The disk or file system refused a write or an fsync; find out why, then restart.");
+            std::process::exit(COMMIT_FAILED);
+        });
+        let engine: Arc<dyn Engine> = Arc::new(EmbeddedEngine::open(options)?);
+        let server = leasehold_server::serve(listener, Arc::clone(&engine), config, stop.clone());
+        let server = tokio::spawn(server);
+        Ok(Self { address, engine, stop, server })
+    }
+
+    /// A server on a free port of this machine, with this data file.
+    pub(crate) async fn start_private(data: &Path) -> anyhow::Result<Self> {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start(listen, data, ServerConfig::default(), CancellationToken::new()).await
+    }
+
+    /// Waits until the server was asked to stop and has stopped.
+    pub(crate) async fn finished(self) {
+        if let Err(error) = self.server.await {
+            tracing::error!(%error, "the server ended badly");
+        }
+        self.engine.close().await;
+    }
+
+    /// Stops the server and waits.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.finished().await;
+    }
+}
+
+/// A connection is a descriptor; the soft limit of many systems is lower than what the server can serve.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit on open files could not be raised");
+    }
+}

@@ -1,0 +1,163 @@
+//! Settings of the server: flag over environment over file over default.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use leasehold_server::{Network, Rate, ServerConfig};
+use serde::Deserialize;
+
+use crate::logging::LogFormat;
+
+/// Every setting. What is absent comes from the configuration file, else from the defaults.
+#[derive(Debug, Clone, Default, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Settings {
+    /// Address and port to listen on [default: 127.0.0.1:7070]
+    #[arg(long, env = "LEASEHOLD_LISTEN", value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// The data file, created when absent [default: ./leasehold.db]
+    #[arg(long, env = "LEASEHOLD_DATA", value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Listen beyond this machine although anyone who can connect can sell, cancel and block
+    #[arg(long, env = "LEASEHOLD_INSECURE_LISTEN_WITHOUT_KEYS", num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) insecure_listen_without_keys: Option<bool>,
+
+    /// Refuse writes without an Idempotency-Key
+    #[arg(long, env = "LEASEHOLD_REQUIRE_IDEMPOTENCY_KEY", num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) require_idempotency_key: Option<bool>,
+
+    /// Requests a second of one address, with an optional burst: 50 or 50:200 [default: no limit]
+    #[arg(long, env = "LEASEHOLD_ADDRESS_RATE", value_name = "RATE")]
+    pub(crate) address_rate: Option<String>,
+
+    /// New holds a second of one event, with an optional burst [default: no limit]
+    #[arg(long, env = "LEASEHOLD_EVENT_RATE", value_name = "RATE")]
+    pub(crate) event_rate: Option<String>,
+
+    /// A proxy whose X-Forwarded-For is believed: 10.0.0.7 or 10.0.0.0/8; more with commas
+    #[arg(long, env = "LEASEHOLD_TRUSTED_PROXIES", value_name = "NETWORKS")]
+    pub(crate) trusted_proxies: Option<String>,
+
+    /// Connections at a time [default: 8192]
+    #[arg(long, env = "LEASEHOLD_CONNECTIONS_MAX", value_name = "N")]
+    pub(crate) connections_max: Option<usize>,
+
+    /// Seconds that requests get to finish when the server stops [default: 10]
+    #[arg(long, env = "LEASEHOLD_DRAIN_SECONDS", value_name = "N")]
+    pub(crate) drain_seconds: Option<u64>,
+
+    /// What to log: error, warn, info, debug, or directives such as leasehold_server=debug [default: info]
+    #[arg(long, env = "LEASEHOLD_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+
+    /// How to log [default: text on a terminal, else json]
+    #[arg(long, env = "LEASEHOLD_LOG_FORMAT", value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+impl Settings {
+    /// These settings, with what they leave open taken from a file.
+    pub(crate) fn or_from(self, file: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = file else { return Ok(self) };
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file: Settings =
+            toml::from_str(&text).with_context(|| format!("{} is not valid", path.display()))?;
+        Ok(Self {
+            listen: self.listen.or(file.listen),
+            data: self.data.or(file.data),
+            insecure_listen_without_keys: self
+                .insecure_listen_without_keys
+                .or(file.insecure_listen_without_keys),
+            require_idempotency_key: self.require_idempotency_key.or(file.require_idempotency_key),
+            address_rate: self.address_rate.or(file.address_rate),
+            event_rate: self.event_rate.or(file.event_rate),
+            trusted_proxies: self.trusted_proxies.or(file.trusted_proxies),
+            connections_max: self.connections_max.or(file.connections_max),
+            drain_seconds: self.drain_seconds.or(file.drain_seconds),
+            log: self.log.or(file.log),
+            log_format: self.log_format.or(file.log_format),
+        })
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(|| PathBuf::from("./leasehold.db"))
+    }
+
+    /// The address to listen on, if that is safe or was asked for in so many words.
+    pub(crate) fn listen(&self) -> anyhow::Result<SocketAddr> {
+        let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7070)));
+        if !listen.ip().is_loopback() && self.insecure_listen_without_keys != Some(true) {
+            bail!(
+                "refusing to listen on {listen}: there are no API keys yet, so anyone who can connect could create \
+                 events, revoke holds and cancel sales. Listen on 127.0.0.1 behind your own service, or say \
+                 --insecure-listen-without-keys if the network itself keeps strangers out"
+            );
+        }
+        Ok(listen)
+    }
+
+    pub(crate) fn server(&self) -> anyhow::Result<ServerConfig> {
+        let defaults = ServerConfig::default();
+        let proxies = self.trusted_proxies.as_deref().unwrap_or_default().split(',').map(str::trim);
+        let proxies = proxies.filter(|proxy| !proxy.is_empty()).map(str::parse::<Network>);
+        Ok(ServerConfig {
+            connections_max: self.connections_max.unwrap_or(defaults.connections_max),
+            drain_timeout: self.drain_seconds.map_or(defaults.drain_timeout, Duration::from_secs),
+            address_rate: self.address_rate.as_deref().map(rate).transpose().context("--address-rate")?,
+            event_rate: self.event_rate.as_deref().map(rate).transpose().context("--event-rate")?,
+            trusted_proxies: proxies.collect::<Result<_, _>>().context("--trusted-proxies")?,
+            require_idempotency_key: self.require_idempotency_key.unwrap_or(false),
+            ..defaults
+        })
+    }
+}
+
+/// Reads `50` or `50:200`.
+fn rate(text: &str) -> anyhow::Result<Rate> {
+    let (per_second, burst) = text.split_once(':').unwrap_or((text, text));
+    let number = |text: &str| match text.parse::<u32>() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => bail!("`{text}` is not a number above 0"),
+    };
+    Ok(Rate { per_second: number(per_second)?, burst: number(burst)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_unless_told_otherwise() {
+        let mut settings = Settings { listen: Some("0.0.0.0:7070".parse().unwrap()), ..Settings::default() };
+        let refusal = settings.listen().unwrap_err().to_string();
+        assert!(refusal.contains("no API keys"), "{refusal}");
+        settings.insecure_listen_without_keys = Some(true);
+        assert!(settings.listen().is_ok());
+        assert!(Settings::default().listen().unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn a_flag_is_over_the_file_and_the_file_knows_no_typos() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leasehold.toml");
+        std::fs::write(&path, "listen = \"127.0.0.1:1\"\nevent_rate = \"5:9\"\n").unwrap();
+        let flags = Settings { listen: Some("127.0.0.1:2".parse().unwrap()), ..Settings::default() };
+        let merged = flags.or_from(Some(&path)).unwrap();
+        assert_eq!(merged.listen.unwrap().port(), 2);
+        assert_eq!(merged.server().unwrap().event_rate, Some(Rate { per_second: 5, burst: 9 }));
+        std::fs::write(&path, "lissten = \"127.0.0.1:1\"\n").unwrap();
+        assert!(Settings::default().or_from(Some(&path)).is_err());
+    }
+
+    #[test]
+    fn rates_are_read() {
+        assert_eq!(rate("50").unwrap(), Rate { per_second: 50, burst: 50 });
+        assert!(rate("0").is_err());
+        assert!(rate("5:x").is_err());
+    }
+}
