@@ -100,8 +100,6 @@ async fn connection(stream: TcpStream, service: RequestService, shutdown: Cancel
     let connection = http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .half_close(false)
-        .pipeline_flush(true)
         .serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
     let mut stopping = false;

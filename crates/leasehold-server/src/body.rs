@@ -48,6 +48,10 @@ pub(crate) async fn read(
 
 /// Reads a JSON value; an empty body is not one.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    // A derived reader takes a list for an object, field by field; nobody means that.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(ApiError::invalid("the body must be an object"));
+    }
     serde_json::from_slice(bytes).map_err(|error| refusal(&error))
 }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, Method, Request};
+use http::{HeaderName, HeaderValue, Request};
 use hyper::body::Incoming;
 use leasehold_api::Code;
 use tower::Service;
@@ -49,19 +49,6 @@ impl RequestService {
             self.app.meters.turned_away.inc();
             return Err(ApiError::new(Code::Overloaded));
         };
-        let method = request.method();
-        if !matches!(
-            *method,
-            Method::GET
-                | Method::POST
-                | Method::PATCH
-                | Method::DELETE
-                | Method::HEAD
-                | Method::OPTIONS
-                | Method::PUT
-        ) {
-            return Err(ApiError::new(Code::MethodNotAllowed).close());
-        }
         // Our ids need no escapes. Refusing them means that no id has two spellings.
         if request.uri().path().contains('%') {
             return Err(ApiError::not_found());

@@ -9,7 +9,7 @@ use leasehold_core::{BlockId, Command};
 
 use super::{Write, answer, venue};
 use crate::app::App;
-use crate::body::{EVENT_BYTES_MAX, parse};
+use crate::body::{BODY_BYTES_MAX, parse};
 use crate::problem::ApiError;
 use crate::wire;
 
@@ -22,7 +22,7 @@ pub(crate) async fn create(
     Path(event): Path<String>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    let write = Write::read(&app, request, EVENT_BYTES_MAX).await?;
+    let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: CreateBlock = parse(&write.body)?;
     let venue = venue(&app, &event).await?;
     let done = write.execute(&app, wire::create_block(&venue, &body)?, Some(&venue)).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn remove(
     Path((event, block)): Path<(String, String)>,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    let write = Write::read(&app, request, EVENT_BYTES_MAX).await?;
+    let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     if !write.body.is_empty() {
         return Err(ApiError::bad_request("a removal has no body"));
     }

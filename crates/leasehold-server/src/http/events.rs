@@ -36,9 +36,9 @@ pub(crate) async fn create(State(app): State<App>, request: Request<Body>) -> Re
 pub(crate) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
     let query = Query::parse(query.as_deref(), &["after", "limit"])?;
     let limit = query.number("limit", 1, PAGE_MAX as u64)?.map_or(PAGE_MAX, |limit| limit as usize);
-    let after =
-        query.text("after").map(|after| Name::parse(after).map_err(|bad| ApiError::bad_name("after", bad)));
-    let page = app.engine.events(after.transpose()?.as_ref(), limit).await?;
+    let after = query.text("after").map(Name::parse).transpose();
+    let after = after.map_err(|bad| ApiError::invalid(format!("after {bad}")))?;
+    let page = app.engine.events(after.as_ref(), limit).await?;
     let events: Vec<EventView> =
         page.items.iter().map(|(venue, summary)| wire::event_view(venue, summary)).collect();
     let next = events.last().filter(|_| page.more).map(|event| event.id.clone());

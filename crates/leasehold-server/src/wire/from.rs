@@ -8,7 +8,7 @@ use leasehold_core::limits::{
 };
 use leasehold_core::{
     AmendHold, AtPaymentDeadline, BeginPayment, Command, ConfirmHold, CreateBlock, CreateEvent, CreateHold,
-    EventPatch, HoldId, ItemRequest, Layout, Millis, Name, Policy, Reference, Text,
+    EventPatch, HoldId, ItemRequest, Layout, Millis, Name, Policy, PoolNo, Reference, Text,
 };
 use leasehold_engine::{Venue, new_block_id, new_booking_id, new_hold_id};
 
@@ -102,7 +102,7 @@ pub(crate) fn event_patch(
     };
     let mut capacities = Vec::with_capacity(body.pools.len());
     for pool in &body.pools {
-        let number = venue.pool(&pool.id).ok_or_else(ApiError::not_found)?;
+        let number = pool_number(venue, &pool.id)?;
         if capacities.iter().any(|(known, _)| *known == number) {
             return Err(ApiError::invalid("a pool is there twice"));
         }
@@ -241,8 +241,12 @@ fn pool(venue: &Venue, id: &str, quantity: u32) -> Result<ItemRequest, ApiError>
     if quantity == 0 {
         return Err(ApiError::invalid("a quantity is at least 1"));
     }
+    Ok(ItemRequest::Pool(pool_number(venue, id)?, quantity))
+}
+
+fn pool_number(venue: &Venue, id: &str) -> Result<PoolNo, ApiError> {
     match venue.pool(id) {
-        Some(pool) => Ok(ItemRequest::Pool(pool, quantity)),
+        Some(pool) => Ok(pool),
         None => Err(name("a pool's id", id).err().unwrap_or_else(ApiError::not_found)),
     }
 }
