@@ -106,7 +106,7 @@ impl Writer {
                 self.take_job(job, now);
             }
             self.shared.set_next_due(self.state.next_due());
-            if planted(Bug::AnswerBeforeCommit) {
+            if planted(Bug::AnswerBeforeCommit) && self.halls.len() == self.state.events().len() {
                 self.answer(now);
                 std::thread::sleep(Duration::from_millis(3));
             }
