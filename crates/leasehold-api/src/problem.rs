@@ -1,5 +1,7 @@
 //! Refusals: RFC 9457 problem documents with a stable `code`.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -155,6 +157,39 @@ impl Code {
         }
     }
 
+    /// The URI that names the code's kind of problem.
+    pub fn uri(self) -> &'static str {
+        match self {
+            Code::SeatTaken => "urn:leasehold:problem:seat-taken",
+            Code::SoldOut => "urn:leasehold:problem:sold-out",
+            Code::EventClosed => "urn:leasehold:problem:event-closed",
+            Code::EventExists => "urn:leasehold:problem:event-exists",
+            Code::HoldExpired => "urn:leasehold:problem:hold-expired",
+            Code::HoldState => "urn:leasehold:problem:hold-state",
+            Code::NotFound => "urn:leasehold:problem:not-found",
+            Code::ExtendCap => "urn:leasehold:problem:extend-cap",
+            Code::VersionMismatch => "urn:leasehold:problem:version-mismatch",
+            Code::LimitPerHolder => "urn:leasehold:problem:limit-per-holder",
+            Code::CapacityInUse => "urn:leasehold:problem:capacity-in-use",
+            Code::PaymentRefUsed => "urn:leasehold:problem:payment-ref-used",
+            Code::RefundDue => "urn:leasehold:problem:refund-due",
+            Code::IdempotencyMissing => "urn:leasehold:problem:idempotency-missing",
+            Code::IdempotencyInvalid => "urn:leasehold:problem:idempotency-invalid",
+            Code::IdempotencyInFlight => "urn:leasehold:problem:idempotency-in-flight",
+            Code::IdempotencyMismatch => "urn:leasehold:problem:idempotency-mismatch",
+            Code::BadRequest => "urn:leasehold:problem:bad-request",
+            Code::Invalid => "urn:leasehold:problem:invalid",
+            Code::MethodNotAllowed => "urn:leasehold:problem:method-not-allowed",
+            Code::Timeout => "urn:leasehold:problem:timeout",
+            Code::TooLarge => "urn:leasehold:problem:too-large",
+            Code::UnsupportedMediaType => "urn:leasehold:problem:unsupported-media-type",
+            Code::HeadTooLarge => "urn:leasehold:problem:head-too-large",
+            Code::QuotaExceeded => "urn:leasehold:problem:quota-exceeded",
+            Code::Overloaded => "urn:leasehold:problem:overloaded",
+            Code::OutcomeUnknown => "urn:leasehold:problem:outcome-unknown",
+        }
+    }
+
     /// A short sentence for people, the same for every occurrence of the code.
     pub fn title(self) -> &'static str {
         match self {
@@ -194,13 +229,13 @@ impl Code {
 pub struct Problem {
     /// A URI that names the kind of problem: `urn:leasehold:problem:` and the code.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     /// The kind of problem in words.
-    pub title: String,
+    pub title: Cow<'static, str>,
     /// The HTTP status.
     pub status: u16,
     /// The stable code to match on.
-    pub code: String,
+    pub code: Cow<'static, str>,
     /// What happened this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -225,10 +260,10 @@ impl Problem {
     /// A document for this code with nothing but the fixed parts.
     pub fn new(code: Code) -> Self {
         Self {
-            kind: format!("urn:leasehold:problem:{}", code.as_str()),
-            title: code.title().to_owned(),
+            kind: code.uri().into(),
+            title: code.title().into(),
             status: code.status(),
-            code: code.as_str().to_owned(),
+            code: code.as_str().into(),
             ..Self::default()
         }
     }

@@ -211,6 +211,6 @@ impl Response {
 
     /// The `code` of a problem document.
     pub fn code(&self) -> Option<String> {
-        self.json::<leasehold_api::Problem>().ok().map(|problem| problem.code)
+        self.json::<leasehold_api::Problem>().ok().map(|problem| problem.code.into_owned())
     }
 }

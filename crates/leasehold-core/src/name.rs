@@ -58,11 +58,14 @@ impl Name {
 impl Reference {
     /// Takes a text that is a reference.
     pub fn parse(text: &str) -> Result<Self, BadName> {
-        bounded(text, REFERENCE_BYTES_MAX)?;
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(BadName::Character);
-        }
+        Self::check(text)?;
         Ok(Self(text.into()))
+    }
+
+    /// Whether a text is a reference, and why not.
+    pub fn check(text: &str) -> Result<(), BadName> {
+        bounded(text, REFERENCE_BYTES_MAX)?;
+        if text.bytes().all(|byte| byte.is_ascii_graphic()) { Ok(()) } else { Err(BadName::Character) }
     }
 
     /// The reference as text.
@@ -86,6 +89,12 @@ impl Text {
 
     /// The text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<str> for Name {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

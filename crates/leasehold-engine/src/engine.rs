@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_core::{Block, Booking, BookingId, Command, Hold, HoldId, Name, Reference, Refusal, Timestamp};
+use leasehold_core::{
+    Block, Booking, BookingId, Command, Hold, HoldId, ItemRequest, Name, Reference, Refusal, Timestamp,
+};
 
 use crate::{Availability, EventSummary, HoldSecret, Meters, Page, Since, Subscription, Venue};
 
@@ -16,7 +18,10 @@ use crate::{Availability, EventSummary, HoldSecret, Meters, Page, Since, Subscri
 #[async_trait]
 pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     /// The fixed part of an event: its number, seats and pools.
-    async fn venue(&self, event: &Name) -> Result<Option<Arc<Venue>>, EngineError>;
+    async fn venue(&self, event: &str) -> Result<Option<Arc<Venue>>, EngineError>;
+
+    /// Turns away at once, from memory, what plainly cannot be held now. None says nothing.
+    fn gate(&self, venue: &Venue, items: &[ItemRequest]) -> Option<Refusal>;
 
     /// Carries out a command, once for each idempotency key.
     async fn execute(&self, request: Request) -> Result<Done, EngineError>;

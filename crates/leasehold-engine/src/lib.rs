@@ -21,7 +21,7 @@
 //!     policy: Policy::default(),
 //! }))).await?;
 //!
-//! let venue = engine.venue(&Name::parse("gala")?).await?.expect("just created");
+//! let venue = engine.venue("gala").await?.expect("just created");
 //! let done = engine.execute(Request::new(Command::CreateHold(CreateHold {
 //!     event: venue.number,
 //!     id: leasehold_engine::new_hold_id(),

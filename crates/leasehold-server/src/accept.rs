@@ -1,6 +1,8 @@
 //! Accepting connections, bounding them, and letting them finish when the server stops.
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -13,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::{App, AppState};
 use crate::config::ServerConfig;
-use crate::connection::{WatchedStream, Watchman};
+use crate::connection::{Signal, WatchedStream, Watchman};
 use crate::router::router;
 use crate::service::RequestService;
 
@@ -72,9 +74,10 @@ pub async fn serve(
         }
         let service =
             RequestService::new(Arc::clone(&app), service.clone(), peer.ip(), watchman.admit(&app.config));
-        connections.spawn(connection(stream, service, shutdown.clone()));
+        connections.spawn(connection(stream, service));
     }
     drop(listener);
+    watchman.tell_all_to_finish();
     connections.close();
     if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
         tracing::warn!(
@@ -88,7 +91,7 @@ pub async fn serve(
     }
 }
 
-async fn connection(stream: TcpStream, service: RequestService, shutdown: CancellationToken) {
+async fn connection(stream: TcpStream, service: RequestService) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection went away");
         return;
@@ -102,26 +105,27 @@ async fn connection(stream: TcpStream, service: RequestService, shutdown: Cancel
         .max_headers(HEADERS_MAX)
         .serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
-    let mut stopping = false;
-    loop {
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended");
-                }
-                break;
-            }
-            () = phases.late.cancelled() => {
-                app.meters.timed_out.inc();
-                break;
-            }
-            () = shutdown.cancelled(), if !stopping => {
-                stopping = true;
+    let mut finishing = false;
+    poll_fn(|cx| {
+        match phases.signal(cx) {
+            Signal::GoOn => {}
+            Signal::Finish if finishing => {}
+            Signal::Finish => {
+                finishing = true;
                 connection.as_mut().graceful_shutdown();
             }
+            Signal::Late => {
+                app.meters.timed_out.inc();
+                return Poll::Ready(());
+            }
         }
-    }
+        connection.as_mut().poll(cx).map(|ended| {
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended");
+            }
+        })
+    })
+    .await;
     app.meters.connections.dec();
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use leasehold_api::Code;
@@ -32,9 +33,15 @@ pub(crate) async fn read(
     if announced.is_some_and(|bytes| bytes > bytes_max) {
         return Err(too_large(bytes_max));
     }
-    // The timer is only set when the body is not there yet.
-    let reading = tokio::time::timeout(within, Limited::new(body, bytes_max).collect());
-    let collected = reading.await.map_err(|_| ApiError::new(Code::Timeout).close())?;
+    let mut reading = std::pin::pin!(Limited::new(body, bytes_max).collect());
+    // Most bodies came with their heads; only the others need a timer.
+    let collected = match reading.as_mut().now_or_never() {
+        Some(collected) => collected,
+        None => {
+            let late = |_| ApiError::new(Code::Timeout).close();
+            tokio::time::timeout(within, reading).await.map_err(late)?
+        }
+    };
     let collected = collected.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
         Some(_) => too_large(bytes_max),
         None => ApiError::bad_request("the body ended early").close(),

@@ -4,11 +4,12 @@
 //! costs a request a few stores into memory instead of timers of its own.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -38,8 +39,20 @@ pub(crate) struct Phases {
     /// 1 while waiting for a request's first byte.
     waiting: AtomicU64,
     limits: PhaseLimits,
-    /// Cancelled when a deadline has passed.
-    pub(crate) late: CancellationToken,
+    /// What the connection should know, and how to wake it.
+    signal: AtomicU8,
+    waker: AtomicWaker,
+}
+
+/// What a connection is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Nothing.
+    GoOn,
+    /// The server stops: finish the request and close.
+    Finish,
+    /// A deadline has passed: close.
+    Late,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -72,10 +85,19 @@ impl Watchman {
                     .load(Ordering::Relaxed)
                     .min(phases.write_deadline.load(Ordering::Relaxed));
                 if due <= round {
-                    phases.late.cancel();
+                    phases.tell(Signal::Late);
                 }
                 due > round
             });
+        }
+    }
+
+    /// Tells every connection to finish.
+    pub(crate) fn tell_all_to_finish(&self) {
+        for phases in
+            self.watched.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade)
+        {
+            phases.tell(Signal::Finish);
         }
     }
 
@@ -93,7 +115,8 @@ impl Watchman {
             write_deadline: AtomicU64::new(NEVER),
             waiting: AtomicU64::new(1),
             limits,
-            late: CancellationToken::new(),
+            signal: AtomicU8::new(Signal::GoOn as u8),
+            waker: AtomicWaker::new(),
         });
         phases.set(limits.idle);
         self.watched.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&phases));
@@ -102,6 +125,21 @@ impl Watchman {
 }
 
 impl Phases {
+    fn tell(&self, signal: Signal) {
+        self.signal.fetch_max(signal as u8, Ordering::AcqRel);
+        self.waker.wake();
+    }
+
+    /// What the connection is told; it is woken when that changes.
+    pub(crate) fn signal(&self, cx: &Context<'_>) -> Signal {
+        self.waker.register(cx.waker());
+        match self.signal.load(Ordering::Acquire) {
+            0 => Signal::GoOn,
+            1 => Signal::Finish,
+            _ => Signal::Late,
+        }
+    }
+
     fn set(&self, rounds: u64) {
         self.deadline.store(self.watchman.round.load(Ordering::Relaxed) + rounds, Ordering::Relaxed);
     }

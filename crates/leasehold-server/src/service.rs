@@ -113,6 +113,10 @@ fn request_id(request: &Request<Incoming>) -> HeaderValue {
     }
     static START: OnceLock<u32> = OnceLock::new();
     let start = START.get_or_init(|| uuid::Uuid::new_v4().as_fields().0);
-    let id = format!("{start:08x}-{:x}", NEXT.fetch_add(1, Ordering::Relaxed));
-    HeaderValue::try_from(id).expect("hexadecimal digits are a header value")
+    let number = u64::from(*start) << 32 | NEXT.fetch_add(1, Ordering::Relaxed) & u64::from(u32::MAX);
+    let mut digits = [0; 16];
+    for (place, digit) in digits.iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15];
+    }
+    HeaderValue::from_bytes(&digits).expect("hexadecimal digits are a header value")
 }

@@ -255,7 +255,7 @@ impl Answer {
 
     /// The `code` of a problem document.
     pub fn code(&self) -> Option<String> {
-        self.view::<leasehold_api::Problem>().map(|problem| problem.code)
+        self.view::<leasehold_api::Problem>().map(|problem| problem.code.into_owned())
     }
 
     /// A header's value by its lower-case name.

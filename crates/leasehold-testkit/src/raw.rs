@@ -150,7 +150,7 @@ impl RawAnswer {
     /// The `code` of a problem document.
     pub fn code(&self) -> Option<String> {
         let problem: leasehold_api::Problem = serde_json::from_slice(&self.body).ok()?;
-        Some(problem.code)
+        Some(problem.code.into_owned())
     }
 
     fn closes(&self) -> bool {

@@ -6,9 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use leasehold_core::{
-    CreateHold, Event, EventState, ItemRequest, Owner, PoolNo, Refusal, SeatNo, State, Timestamp,
-};
+use leasehold_core::{Event, EventState, ItemRequest, Owner, PoolNo, Refusal, SeatNo, State, Timestamp};
 
 /// What is plainly taken in one event.
 #[derive(Debug)]
@@ -58,13 +56,18 @@ impl Gate {
     /// The refusal of a hold that plainly cannot be granted at `now`. Every other request is for the writer.
     ///
     /// `nothing_due` says that no hold is over and still counted, so that "sold out" is true.
-    pub(crate) fn refusal(&self, create: &CreateHold, now: Timestamp, nothing_due: bool) -> Option<Refusal> {
+    pub(crate) fn refusal(
+        &self,
+        items: &[ItemRequest],
+        now: Timestamp,
+        nothing_due: bool,
+    ) -> Option<Refusal> {
         if self.closed.load(Ordering::Acquire) {
             return Some(Refusal::EventClosed);
         }
         let mut taken = Vec::new();
         let mut short = None;
-        for item in &create.items {
+        for item in items {
             match *item {
                 ItemRequest::Seat(seat) => {
                     let until = self.taken_until.get(seat.0 as usize)?;

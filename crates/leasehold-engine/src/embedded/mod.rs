@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use leasehold_core::{BookingId, Command, Hold, HoldId, Name, Refusal, Timestamp};
+use leasehold_core::{BookingId, Command, Hold, HoldId, ItemRequest, Name, Refusal, Timestamp};
 use tokio::sync::oneshot;
 
 pub use check::{CheckReport, check_file};
@@ -193,20 +193,6 @@ impl EmbeddedEngine {
         }
     }
 
-    /// Refuses a hold that plainly cannot be granted.
-    fn refuse_at_the_gate(&self, command: &Command) -> Result<(), EngineError> {
-        let Command::CreateHold(create) = command else { return Ok(()) };
-        let Some(hall) = self.shared.hall_at(create.event.0 as usize) else { return Ok(()) };
-        let now = self.shared.clock.now();
-        match hall.gate.refusal(create, now, self.shared.nothing_due(now)) {
-            Some(refusal) => {
-                self.shared.meters.refused(&refusal);
-                Err(refusal.into())
-            }
-            None => Ok(()),
-        }
-    }
-
     async fn replay(&self, seq: u64, key: IdempotencyKey) -> Result<Done, EngineError> {
         let shared = Arc::clone(&self.shared);
         let found = tokio::task::spawn_blocking(move || {
@@ -236,8 +222,16 @@ impl EmbeddedEngine {
 
 #[async_trait]
 impl Engine for EmbeddedEngine {
-    async fn venue(&self, event: &Name) -> Result<Option<Arc<Venue>>, EngineError> {
+    async fn venue(&self, event: &str) -> Result<Option<Arc<Venue>>, EngineError> {
         Ok(self.shared.hall(event).map(|hall| Arc::clone(&hall.venue)))
+    }
+
+    fn gate(&self, venue: &Venue, items: &[ItemRequest]) -> Option<Refusal> {
+        let hall = self.shared.hall_at(venue.number.0 as usize)?;
+        let now = self.shared.clock.now();
+        let refusal = hall.gate.refusal(items, now, self.shared.nothing_due(now))?;
+        self.shared.meters.refused(&refusal);
+        Some(refusal)
     }
 
     async fn execute(&self, request: Request) -> Result<Done, EngineError> {
@@ -255,16 +249,17 @@ impl Engine for EmbeddedEngine {
                 Begin::Answered(seq) => return self.replay(seq, key).await,
             }
         }
-        if let Err(refused) = self.refuse_at_the_gate(&request.command) {
-            if let Some(key) = key {
-                self.shared.keys.abandon(&key);
+        let mut weight = Weight::Begun;
+        if let Command::CreateHold(create) = &request.command {
+            weight = Weight::New;
+            let hall = self.shared.hall_at(create.event.0 as usize);
+            if let Some(refusal) = hall.and_then(|hall| self.gate(&hall.venue, &create.items)) {
+                if let Some(key) = key {
+                    self.shared.keys.abandon(&key);
+                }
+                return Err(refusal.into());
             }
-            return Err(refused);
         }
-        let weight = match request.command {
-            Command::CreateHold(_) => Weight::New,
-            _ => Weight::Begun,
-        };
         let (sender, receiver) = oneshot::channel();
         self.push(Job::Execute { request: Box::new(request), reply: sender }, weight)?;
         // The writer answers everything it took, unless a commit failed under it.
@@ -283,7 +278,9 @@ impl Engine for EmbeddedEngine {
         let halls = self.shared.halls();
         let from = match after {
             None => 0,
-            Some(id) => self.shared.hall(id).map_or(halls.len(), |hall| hall.venue.number.0 as usize + 1),
+            Some(id) => {
+                self.shared.hall(id.as_str()).map_or(halls.len(), |hall| hall.venue.number.0 as usize + 1)
+            }
         };
         let items = halls.iter().skip(from).take(limit);
         let items = items.map(|hall| (Arc::clone(&hall.venue), hall.feed.summary())).collect();

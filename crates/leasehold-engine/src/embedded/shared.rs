@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn hall(&self, id: &Name) -> Option<Arc<Hall>> {
+    pub(crate) fn hall(&self, id: &str) -> Option<Arc<Hall>> {
         self.halls.read().unwrap_or_else(PoisonError::into_inner).by_id.get(id).cloned()
     }
 

@@ -33,7 +33,14 @@ pub(crate) async fn create(
     let body: CreateHold = parse(&write.body)?;
     let venue = venue(&app, &event).await?;
     app.limits.check_event(venue.number)?;
-    let command = wire::create_hold(&venue, &body)?;
+    let items = wire::wanted_items(&venue, &body)?;
+    // A request with a key may be a repetition, whose own hold is in its way: the engine looks at that first.
+    if write.key.is_none()
+        && let Some(refusal) = app.engine.gate(&venue, &items)
+    {
+        return Err(ApiError::from_engine(refusal.into(), Some(&venue)));
+    }
+    let command = wire::create_hold(&venue, &body, items)?;
     let done = write.execute(&app, command, Some(&venue)).await?;
     Ok(answer(&app, &done, StatusCode::CREATED))
 }

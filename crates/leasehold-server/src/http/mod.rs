@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use leasehold_api::{HOLD_SECRET, IDEMPOTENCY_REPLAYED};
-use leasehold_core::{Command, HoldId, Name};
+use leasehold_core::{Command, HoldId};
 use leasehold_engine::{Done, HoldSecret, IdempotencyKey, Outcome, Venue};
 
 pub(crate) use self::availability::AvailabilityCache;
@@ -60,10 +60,9 @@ pub(crate) fn secret(headers: &HeaderMap) -> Option<HoldSecret> {
     headers.get(HOLD_SECRET)?.to_str().ok().and_then(HoldSecret::parse)
 }
 
-/// The event in the path. What is no name is no event.
+/// The event in the path.
 pub(crate) async fn venue(app: &App, event: &str) -> Result<Arc<Venue>, ApiError> {
-    let name = Name::parse(event).map_err(|_| ApiError::not_found())?;
-    app.engine.venue(&name).await?.ok_or_else(ApiError::not_found)
+    app.engine.venue(event).await?.ok_or_else(ApiError::not_found)
 }
 
 pub(crate) fn hold_id(text: &str) -> Result<HoldId, ApiError> {

@@ -118,7 +118,8 @@ pub(crate) fn event_patch(
     Ok(EventPatch { policy, capacities, open })
 }
 
-pub(crate) fn create_hold(venue: &Venue, body: &api::CreateHold) -> Result<Command, ApiError> {
+/// The items of a new hold, if the request makes sense.
+pub(crate) fn wanted_items(venue: &Venue, body: &api::CreateHold) -> Result<Vec<ItemRequest>, ApiError> {
     let ttl = body.ttl_ms.map(Millis);
     if ttl.is_some_and(|ttl| ttl < HOLD_TTL_MIN || ttl > HOLD_TTL_MAX) {
         let range = format!("ttl_ms is between {} and {}", HOLD_TTL_MIN.0, HOLD_TTL_MAX.0);
@@ -127,12 +128,23 @@ pub(crate) fn create_hold(venue: &Venue, body: &api::CreateHold) -> Result<Comma
     if body.items.is_empty() {
         return Err(ApiError::invalid("there must be at least one item"));
     }
+    if let Some(holder) = &body.holder {
+        Reference::check(holder).map_err(|bad| ApiError::bad_name("holder", bad))?;
+    }
+    items(venue, &body.items)
+}
+
+pub(crate) fn create_hold(
+    venue: &Venue,
+    body: &api::CreateHold,
+    items: Vec<ItemRequest>,
+) -> Result<Command, ApiError> {
     Ok(Command::CreateHold(CreateHold {
         event: venue.number,
         id: new_hold_id(),
-        items: items(venue, &body.items)?,
+        items,
         holder: reference("holder", body.holder.as_deref())?,
-        ttl,
+        ttl: body.ttl_ms.map(Millis),
     }))
 }
 

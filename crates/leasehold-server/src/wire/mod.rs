@@ -5,7 +5,7 @@ mod to;
 
 pub(crate) use from::{
     amend_hold, begin_payment, confirm_hold, create_block, create_event, create_hold, event_patch,
-    payment_failed, reason,
+    payment_failed, reason, wanted_items,
 };
 pub(crate) use to::{
     block_view, booking_view, event_view, hold_state, hold_view, letter, pool_count, seat_counts, time,

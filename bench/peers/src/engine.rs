@@ -1,0 +1,202 @@
+//! Inside the engine: durable holds that are held and expire in a cycle, beside SQLite's plain appends.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use hdrhistogram::Histogram;
+use leasehold_core::{
+    Command, CreateEvent, CreateHold, ItemRequest, Layout, Millis, Name, Policy, Refusal, SeatNo, Text,
+};
+use leasehold_engine::{
+    EmbeddedEngine, EmbeddedOptions, Engine, EngineError, Outcome, Request, Venue, check_file, new_hold_id,
+};
+
+use crate::Bench;
+use crate::sqlite;
+use crate::table::{Aim, Table};
+
+const CALLERS: usize = 1_024;
+const SEATS: u32 = 1_000_000;
+
+pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<()> {
+    let seconds = if bench.quick { 8 } else { 30 };
+    let folder = tempfile::tempdir_in(&bench.folder)?;
+    let sustained = cycle(&folder.path().join("cycle.db"), Duration::from_secs(seconds)).await?;
+    let batch = sustained.commands_per_commit.round().max(1.0) as usize;
+    let appends =
+        sqlite::appends_per_second(&folder.path().join("rows.db"), batch, Duration::from_secs(seconds / 3))?;
+    table.ratio(
+        &format!("durable holds in the engine, 1,024 callers, {seconds} s, held and expiring"),
+        format!("{:.0}/s", sustained.holds_per_second),
+        format!("SQLite appends, batch {batch}: {appends:.0}/s"),
+        sustained.holds_per_second / appends,
+        Aim::AtLeast(0.35),
+    );
+    table.figure(
+        "longest pause in that run",
+        sustained.pause_max.as_secs_f64() * 1e3,
+        "ms",
+        Aim::AtMost(50.0),
+    );
+
+    let commit = sqlite::bare_commit(&folder.path().join("commit.db"), 2_000)?;
+    let single = latency(&folder.path().join("single.db"), 1, 1_000, 2_000).await?;
+    let again = sqlite::bare_commit(&folder.path().join("commit-2.db"), 2_000)?;
+    let commit = (commit + again) / 2;
+    let median = Duration::from_micros(single.value_at_quantile(0.5));
+    table.ratio(
+        "one caller: a hold, in bare commits",
+        format!("{median:.0?}"),
+        format!("SQLite commit {commit:.0?}"),
+        median.as_secs_f64() / commit.as_secs_f64(),
+        Aim::AtMost(1.5),
+    );
+    let small = latency(&folder.path().join("small.db"), 64, 1_000, 40_000).await?.value_at_quantile(0.99);
+    let large = latency(&folder.path().join("large.db"), 64, SEATS, 40_000).await?.value_at_quantile(0.99);
+    table.ratio(
+        "flat cost: p99 of a hold at 1,000,000 seats beside 1,000",
+        format!("{large} us"),
+        format!("{small} us"),
+        large as f64 / small as f64,
+        Aim::AtMost(1.5),
+    );
+    Ok(())
+}
+
+struct Sustained {
+    holds_per_second: f64,
+    pause_max: Duration,
+    commands_per_commit: f64,
+}
+
+/// Callers that hold one seat after the other for a second; every seat is held again and again.
+async fn cycle(path: &Path, duration: Duration) -> anyhow::Result<Sustained> {
+    let (engine, venue) = open(path, SEATS).await?;
+    let granted = Arc::new(AtomicU64::new(0));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut callers = Vec::with_capacity(CALLERS);
+    for caller in 0..CALLERS {
+        let (engine, venue) = (Arc::clone(&engine), Arc::clone(&venue));
+        let (granted, stop) = (Arc::clone(&granted), Arc::clone(&stop));
+        callers.push(tokio::spawn(async move {
+            let share = SEATS / CALLERS as u32;
+            let mut turn = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let seat = caller as u32 * share + turn % share;
+                turn += 1;
+                match engine.execute(hold(&venue, seat, 1_000)).await {
+                    Ok(_) => drop(granted.fetch_add(1, Ordering::Relaxed)),
+                    // Came around before the seat's second was over.
+                    Err(EngineError::Refused(Refusal::SeatsTaken(_))) => tokio::task::yield_now().await,
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        }));
+    }
+    let begun = Instant::now();
+    let pauses = tokio::task::spawn_blocking({
+        let granted = Arc::clone(&granted);
+        move || longest_pause(&granted, duration)
+    });
+    let pause_max = pauses.await?;
+    let (count, elapsed) = (granted.load(Ordering::Relaxed), begun.elapsed());
+    stop.store(true, Ordering::Relaxed);
+    for caller in callers {
+        caller.await??;
+    }
+    let commands_per_commit = commands_per_commit(engine.as_ref())?;
+    engine.close().await;
+    let report = check_file(path)?;
+    ensure!(report.problems.is_empty(), "the oversell check: {:?}", report.problems);
+    Ok(Sustained { holds_per_second: count as f64 / elapsed.as_secs_f64(), pause_max, commands_per_commit })
+}
+
+/// The longest time in which nothing was granted, looked at twice a millisecond.
+fn longest_pause(granted: &AtomicU64, duration: Duration) -> Duration {
+    let begun = Instant::now();
+    let (mut last, mut since, mut longest) = (0, Instant::now(), Duration::ZERO);
+    while begun.elapsed() < duration {
+        std::thread::sleep(Duration::from_micros(500));
+        let now = granted.load(Ordering::Relaxed);
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        longest = longest.max(since.elapsed());
+    }
+    longest
+}
+
+/// Microseconds from asking for a hold to having it durably; every hold is given back.
+async fn latency(path: &Path, callers: usize, seats: u32, holds: usize) -> anyhow::Result<Histogram<u64>> {
+    let (engine, venue) = open(path, seats).await?;
+    let mut tasks = Vec::new();
+    for caller in 0..callers {
+        let (engine, venue) = (Arc::clone(&engine), Arc::clone(&venue));
+        tasks.push(tokio::spawn(async move {
+            let mut times = Histogram::<u64>::new(3)?;
+            for turn in 0..holds / callers {
+                // A stride that is prime to the number of seats visits all of them in no order.
+                let place =
+                    (caller as u64 + (turn * callers) as u64 * 7_919) % u64::from(seats / callers as u32);
+                let seat = caller as u32 * (seats / callers as u32) + place as u32;
+                let begun = Instant::now();
+                let done = engine.execute(hold(&venue, seat, 300_000)).await?;
+                times.record(begun.elapsed().as_micros() as u64)?;
+                let Outcome::Hold(hold) = done.outcome else { bail!("a hold was asked for") };
+                let secret = engine.secret_of(hold.id);
+                let release = Request::new(Command::ReleaseHold(hold.id)).with_secret(Some(secret));
+                engine.execute(release).await?;
+            }
+            Ok::<_, anyhow::Error>(times)
+        }));
+    }
+    let mut all = Histogram::<u64>::new(3)?;
+    for task in tasks {
+        all.add(task.await??)?;
+    }
+    engine.close().await;
+    let report = check_file(path)?;
+    ensure!(report.problems.is_empty(), "the oversell check: {:?}", report.problems);
+    Ok(all)
+}
+
+pub(crate) async fn open(path: &Path, seats: u32) -> anyhow::Result<(Arc<EmbeddedEngine>, Arc<Venue>)> {
+    let engine = Arc::new(EmbeddedEngine::open(EmbeddedOptions::new(path))?);
+    let layout = Layout::grid(&[(Name::parse("A")?, seats.div_ceil(1_000), 1_000)])?;
+    let create = CreateEvent {
+        id: Name::parse("bench")?,
+        name: Text::parse("Bench")?,
+        layout: Arc::new(layout),
+        pools: vec![],
+        policy: Policy { hold_total_max: Millis(24 * 60 * 60 * 1_000), ..Policy::default() },
+    };
+    let venue = engine.execute(Request::new(Command::CreateEvent(create))).await?.venue;
+    Ok((engine, venue))
+}
+
+pub(crate) fn hold(venue: &Venue, seat: u32, ttl_ms: u64) -> Request {
+    Request::new(Command::CreateHold(CreateHold {
+        event: venue.number,
+        id: new_hold_id(),
+        items: vec![ItemRequest::Seat(SeatNo(seat))],
+        holder: None,
+        ttl: Some(Millis(ttl_ms)),
+    }))
+}
+
+/// How many commands shared a commit, on average: the batch the peer is measured with.
+fn commands_per_commit(engine: &EmbeddedEngine) -> anyhow::Result<f64> {
+    let mut registry = prometheus_client::registry::Registry::default();
+    engine.meters().register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    let figure = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.trim().parse::<f64>().ok()).unwrap_or(f64::NAN)
+    };
+    Ok(figure("leasehold_commit_commands_sum ") / figure("leasehold_commit_commands_count "))
+}

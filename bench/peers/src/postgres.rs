@@ -1,0 +1,133 @@
+//! The peer for the hot seat: PostgreSQL, where every buyer locks the seat's row to look at it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use tokio_postgres::NoTls;
+
+use crate::load::Loaded;
+
+/// A PostgreSQL server on a free port of this machine, stopped when dropped.
+pub(crate) struct Postgres {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+    port: u16,
+}
+
+impl Postgres {
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        let programs = programs()?;
+        // Not in the benchmark's folder: the server runs as another user, who may not look there.
+        let folder = tempfile::Builder::new().prefix("leasehold-pg").tempdir_in("/var/tmp")?;
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let this = Self { folder, programs, port };
+        if running_as_root() {
+            let path = this.folder.path().to_str().context("the path is UTF-8")?;
+            ensure!(Command::new("chown").args(["postgres", path]).status()?.success(), "chown to postgres");
+        }
+        let data = this.data();
+        this.run("initdb", &["-D", &data, "-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8"])?;
+        let folder = this.folder.path().display();
+        let options = format!("-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=100");
+        let log = this.folder.path().join("log").display().to_string();
+        this.run("pg_ctl", &["-D", &data, "-w", "-l", &log, "-o", &options, "start"])?;
+        Ok(this)
+    }
+
+    /// Buyers that all want one seat: each locks its row, sees that it is taken, and lets go.
+    pub(crate) async fn hot_seat(&self, clients: usize, duration: Duration) -> anyhow::Result<Loaded> {
+        let settings = format!("host=127.0.0.1 port={} user=postgres", self.port);
+        let (setup, connection) = tokio_postgres::connect(&settings, NoTls).await?;
+        tokio::spawn(connection);
+        setup
+            .batch_execute(
+                "CREATE TABLE seat (id text PRIMARY KEY, hold_id text, live_until timestamptz);
+                 INSERT INTO seat VALUES ('A-1', 'first', clock_timestamp() + interval '1 hour')",
+            )
+            .await?;
+        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut tasks = Vec::new();
+        for _ in 0..clients {
+            let (mut client, connection) = tokio_postgres::connect(&settings, NoTls).await?;
+            tokio::spawn(connection);
+            let look = client
+                .prepare("SELECT live_until > clock_timestamp() FROM seat WHERE id = 'A-1' FOR UPDATE")
+                .await?;
+            let (stop, count) = (Arc::clone(&stop), Arc::clone(&count));
+            tasks.push(tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let transaction = client.transaction().await?;
+                    let taken: bool = transaction.query_one(&look, &[]).await?.get(0);
+                    transaction.commit().await?;
+                    ensure!(taken, "the seat is taken throughout");
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            }));
+        }
+        let begun = Instant::now();
+        tokio::time::sleep(duration).await;
+        let loaded = Loaded { requests: count.load(Ordering::Relaxed), elapsed: begun.elapsed() };
+        stop.store(true, Ordering::Relaxed);
+        for task in tasks {
+            task.await??;
+        }
+        Ok(loaded)
+    }
+
+    fn data(&self) -> String {
+        self.folder.path().join("data").display().to_string()
+    }
+
+    /// PostgreSQL refuses to run as root.
+    fn run(&self, program: &str, args: &[&str]) -> anyhow::Result<()> {
+        let program = self.programs.join(program);
+        let mut command = match running_as_root() {
+            true => {
+                let mut command = Command::new("runuser");
+                command.args(["-u", "postgres", "--"]).arg(&program);
+                command
+            }
+            false => Command::new(&program),
+        };
+        let output = command.args(args).current_dir("/").output()?;
+        ensure!(
+            output.status.success(),
+            "{}: {}",
+            program.display(),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if let Err(error) = self.run("pg_ctl", &["-D", &self.data(), "-m", "immediate", "stop"]) {
+            eprintln!("PostgreSQL was not stopped: {error}");
+        }
+    }
+}
+
+fn running_as_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn programs() -> anyhow::Result<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> =
+        versions.map(|version| version.path().join("bin")).filter(|bin| has(bin)).collect();
+    found.sort();
+    match found.pop() {
+        Some(bin) => Ok(bin),
+        None => bail!("PostgreSQL is not installed: apt-get install postgresql"),
+    }
+}
+
+fn has(bin: &Path) -> bool {
+    bin.join("initdb").exists() && bin.join("pg_ctl").exists()
+}
