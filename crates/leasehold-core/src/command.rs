@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Block, BlockId, Booking, BookingId, EventNo, Hold, HoldId, HoldState, Layout, Millis, Name, Policy,
-    PoolNo, Reference, SeatNo, SectionNo, Text,
+    BadPolicy, Block, BlockId, Booking, BookingId, EventNo, Hold, HoldId, HoldState, Layout, Millis, Name,
+    Policy, PolicyPatch, PoolNo, Reference, SeatNo, SectionNo, Text,
 };
 
 /// Something to be done, if the rules allow it.
@@ -63,8 +63,8 @@ pub struct UpdateEvent {
 /// Changes to an event, all of them or none.
 #[derive(Debug, Clone, Default)]
 pub struct EventPatch {
-    /// A whole new policy.
-    pub policy: Option<Policy>,
+    /// Rules to change.
+    pub policy: Option<PolicyPatch>,
     /// New capacities.
     pub capacities: Vec<(PoolNo, u32)>,
     /// Open or close.
@@ -229,7 +229,7 @@ pub enum Refusal {
     #[error("the holder has {has} of at most {limit}")]
     HolderLimit {
         /// Units it has.
-        has: u32,
+        has: u64,
         /// Units it may have.
         limit: u32,
     },
@@ -244,6 +244,9 @@ pub enum Refusal {
     /// The payment reference belongs to another hold.
     #[error("the payment belongs to another hold")]
     PaymentRefUsed,
+    /// The event's rules would contradict themselves.
+    #[error("{0}")]
+    BadPolicy(BadPolicy),
     /// The request contradicts itself or a limit.
     #[error("{0}")]
     Invalid(&'static str),

@@ -34,7 +34,7 @@ pub struct Event {
     counts: StatusCounts,
     free: FreeSeats,
     /// Units held and owned by each holder; only kept while the policy limits them.
-    holders: Option<HashMap<Reference, u32>>,
+    holders: Option<HashMap<Reference, u64>>,
 }
 
 /// Whether an event sells.
@@ -168,7 +168,7 @@ impl Event {
     }
 
     /// Units this holder holds and owns, where the policy limits them.
-    pub fn units_of(&self, holder: &Reference) -> Option<u32> {
+    pub fn units_of(&self, holder: &Reference) -> Option<u64> {
         self.holders.as_ref().map(|holders| holders.get(holder).copied().unwrap_or(0))
     }
 
@@ -230,8 +230,7 @@ impl Event {
     pub(crate) fn count_holder(&mut self, holder: Option<&Reference>, change: i64) {
         let (Some(holders), Some(holder)) = (&mut self.holders, holder) else { return };
         let units = holders.get(holder).copied().unwrap_or(0);
-        let units = i64::from(units) + change;
-        let units = u32::try_from(units).expect("a holder gives back only what it had");
+        let units = units.checked_add_signed(change).expect("a holder gives back only what it had");
         if units == 0 {
             holders.remove(holder);
         } else {
@@ -244,7 +243,7 @@ impl Event {
         self.holders = (self.policy.units_per_holder_max > 0).then(HashMap::new);
     }
 
-    pub(crate) fn holders(&self) -> Option<&HashMap<Reference, u32>> {
+    pub(crate) fn holders(&self) -> Option<&HashMap<Reference, u64>> {
         self.holders.as_ref()
     }
 }

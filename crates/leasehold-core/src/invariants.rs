@@ -131,7 +131,9 @@ fn check_holders(state: &State, event: &Event, broken: &mut Vec<Broken>) {
         }
     }
     let same = counted.len() == kept.len()
-        && kept.iter().all(|(holder, count)| counted.get(holder.as_str()) == Some(&i64::from(*count)));
+        && kept.iter().all(|(holder, count)| {
+            counted.get(holder.as_str()).map(|units| units.unsigned_abs()) == Some(*count)
+        });
     if !same {
         broken
             .push(Broken { invariant: "I12", what: format!("holders: counted {counted:?}, kept {kept:?}") });

@@ -73,6 +73,6 @@ pub use number::{
     BlockId, BlockSlot, BookingId, BookingSlot, Epoch, EventNo, Fence, HoldId, HoldSlot, PoolNo, SeatNo,
     SectionNo,
 };
-pub use policy::{AtPaymentDeadline, BadPolicy, Policy};
+pub use policy::{AtPaymentDeadline, BadPolicy, Policy, PolicyPatch};
 pub use state::State;
 pub use time::{Millis, Timestamp};

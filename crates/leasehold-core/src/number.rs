@@ -3,6 +3,8 @@
 use std::fmt;
 use std::num::NonZeroU128;
 
+use crate::Timestamp;
+
 /// An event's place in the order of creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventNo(pub u32);
@@ -43,9 +45,22 @@ impl Epoch {
     /// The epoch of a data set that was never restored.
     pub const FIRST: Epoch = Epoch(1);
 
-    /// The lowest fence of this epoch. A billion changes of one seat fit below the next epoch's.
+    /// The lowest fence of this epoch. Four billion changes of one seat fit below the next epoch's, and two
+    /// million epochs below 2^53, up to which every JSON reader is exact.
     pub const fn fence_floor(self) -> Fence {
-        Fence((self.0 as u64).saturating_sub(1) << 40)
+        Fence((self.0 as u64).saturating_sub(1) << 32)
+    }
+
+    /// The epoch of a copy of this epoch that is put to work at `now`.
+    ///
+    /// One backup may be restored more than once, so the epoch comes from the clock: five minutes are one step.
+    #[must_use]
+    pub fn restored(self, now: Timestamp) -> Self {
+        const STEP_MILLIS: u64 = 5 * 60 * 1_000;
+        const YEAR_2026: u64 = 1_767_225_600_000;
+        let steps = now.as_millis().saturating_sub(YEAR_2026) / STEP_MILLIS;
+        let by_clock = u32::try_from(steps).unwrap_or(u32::MAX).min(1 << 21);
+        Self(by_clock.max(self.0 + 1))
     }
 }
 

@@ -31,6 +31,25 @@ pub enum AtPaymentDeadline {
     Keep,
 }
 
+/// Changes to a policy: what is none stays as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PolicyPatch {
+    /// See [`Policy::hold_ttl`].
+    pub hold_ttl: Option<Millis>,
+    /// See [`Policy::hold_total_max`].
+    pub hold_total_max: Option<Millis>,
+    /// See [`Policy::extends_max`].
+    pub extends_max: Option<u32>,
+    /// See [`Policy::payment_max`].
+    pub payment_max: Option<Millis>,
+    /// See [`Policy::units_per_holder_max`].
+    pub units_per_holder_max: Option<u32>,
+    /// See [`Policy::accept_late_payment`].
+    pub accept_late_payment: Option<bool>,
+    /// See [`Policy::at_payment_deadline`].
+    pub at_payment_deadline: Option<AtPaymentDeadline>,
+}
+
 /// A policy that contradicts itself or the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
@@ -63,6 +82,20 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// The policy with these changes, if it makes sense.
+    pub fn patched(self, patch: PolicyPatch) -> Result<Self, BadPolicy> {
+        Self {
+            hold_ttl: patch.hold_ttl.unwrap_or(self.hold_ttl),
+            hold_total_max: patch.hold_total_max.unwrap_or(self.hold_total_max),
+            extends_max: patch.extends_max.unwrap_or(self.extends_max),
+            payment_max: patch.payment_max.unwrap_or(self.payment_max),
+            units_per_holder_max: patch.units_per_holder_max.unwrap_or(self.units_per_holder_max),
+            accept_late_payment: patch.accept_late_payment.unwrap_or(self.accept_late_payment),
+            at_payment_deadline: patch.at_payment_deadline.unwrap_or(self.at_payment_deadline),
+        }
+        .checked()
+    }
+
     /// The policy itself, if it makes sense.
     pub fn checked(self) -> Result<Self, BadPolicy> {
         if self.hold_total_max > HOLD_TTL_MAX {

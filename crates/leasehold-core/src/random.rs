@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     AmendHold, AtPaymentDeadline, BeginPayment, BlockId, BookingId, CancelBooking, Command, ConfirmHold,
     CreateBlock, CreateEvent, CreateHold, EventNo, EventPatch, HoldId, ItemRequest, Layout, Millis, Name,
-    Policy, PoolNo, Reference, SeatNo, SectionNo, Text, Timestamp, UpdateEvent,
+    Policy, PolicyPatch, PoolNo, Reference, SeatNo, SectionNo, Text, Timestamp, UpdateEvent,
 };
 
 /// A stream of commands with the times to apply them at.
@@ -74,6 +74,8 @@ impl RandomCommands {
             0..=3 => 0,
             4..=7 => self.random.below(400),
             8 => self.random.below(5_000),
+            // Now and then the machine sleeps for longer than ended holds are remembered.
+            _ if self.random.once_in(15) => 25 * 60 * 60 * 1_000,
             _ => self.random.below(90_000),
         };
         (Timestamp::from_millis(self.now), self.command())
@@ -181,7 +183,12 @@ impl RandomCommands {
 
     fn update_event(&mut self) -> Command {
         let patch = EventPatch {
-            policy: self.random.once_in(2).then(|| self.policy()),
+            policy: self.random.once_in(2).then(|| PolicyPatch {
+                hold_ttl: self.random.once_in(2).then(|| Millis(self.random.below(25_000))),
+                units_per_holder_max: self.random.once_in(2).then(|| self.random.below(5) as u32),
+                accept_late_payment: self.random.once_in(2).then(|| self.random.once_in(2)),
+                ..PolicyPatch::default()
+            }),
             capacities: match self.random.once_in(2) {
                 true => vec![(PoolNo(self.random.below(2) as u32), self.random.below(8) as u32)],
                 false => Vec::new(),

@@ -197,18 +197,19 @@ impl State {
         self.due.remove(&(until, slot));
     }
 
-    /// Notes that a hold ended without a payment, and forgets the oldest such holds beyond the limits.
-    pub(crate) fn remember_ended(&mut self, slot: HoldSlot, now: Timestamp, changes: &mut Changes) {
+    /// Notes that a hold ended without a payment.
+    pub(crate) fn remember_ended(&mut self, slot: HoldSlot) {
         if !self.hold_at(slot).is_some_and(Hold::has_payment) {
             self.ended.push_back(slot);
         }
-        self.forget_ended(now, changes);
     }
 
-    /// Forgets the oldest ended holds beyond the limits; a few at a time.
-    pub(crate) fn forget_ended(&mut self, now: Timestamp, changes: &mut Changes) {
+    /// Forgets up to `count` of the oldest ended holds beyond the limits.
+    ///
+    /// To be called between commands: no command forgets a hold, so what it touched is still there after it.
+    pub fn forget_ended(&mut self, now: Timestamp, count: usize, changes: &mut Changes) {
         use crate::limits::{ENDED_HOLDS_AGE_MAX, ENDED_HOLDS_MAX};
-        for _ in 0..4 {
+        for _ in 0..count {
             let Some(&oldest) = self.ended.front() else { return };
             let Some(hold) = self.hold_at(oldest) else { unreachable!("ended holds leave only here") };
             let revived = hold.has_payment();

@@ -51,6 +51,14 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     /// A booking.
     async fn booking(&self, booking: BookingId) -> Result<Done, EngineError>;
 
+    /// What was answered under a key to a request about this hold, for whoever has its secret.
+    async fn remembered(
+        &self,
+        hold: HoldId,
+        secret: Option<HoldSecret>,
+        key: IdempotencyKey,
+    ) -> Result<Option<Done>, EngineError>;
+
     /// The secret of a hold, to be given to whoever created it.
     fn secret_of(&self, hold: HoldId) -> HoldSecret;
 

@@ -54,6 +54,7 @@ async fn the_engine_answers_as_the_rules_do_also_after_restarts() {
             let asked = format!("seed {seed}, step {step}: {command:?}");
             // The engine ends what is over before it takes commands; so does the model.
             model.expire_due(now, usize::MAX, &mut changes);
+            model.forget_ended(now, usize::MAX, &mut changes);
             let said = model.apply(command.clone(), now, &mut changes);
             let mut request = Request::new(command);
             request.secret = request.needs_secret_of().map(|hold| engine.secret_of(hold));

@@ -72,8 +72,12 @@ pub async fn serve(
             connections.spawn(turn_away(stream));
             continue;
         }
-        let service =
-            RequestService::new(Arc::clone(&app), service.clone(), peer.ip(), watchman.admit(&app.config));
+        let service = RequestService::new(
+            Arc::clone(&app),
+            service.clone(),
+            peer.ip().to_canonical(),
+            watchman.admit(&app.config),
+        );
         connections.spawn(connection(stream, service));
     }
     drop(listener);

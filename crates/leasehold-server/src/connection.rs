@@ -164,6 +164,10 @@ impl Phases {
     }
 
     fn writing(&self, stalled: bool) {
+        if !stalled && self.waiting.load(Ordering::Relaxed) == 1 {
+            // An answer that makes progress is not idleness.
+            self.set(self.limits.idle);
+        }
         let deadline = match stalled {
             true if self.write_deadline.load(Ordering::Relaxed) != NEVER => return,
             true => self.watchman.round.load(Ordering::Relaxed) + self.limits.write,

@@ -80,7 +80,7 @@ impl ApiError {
             Refusal::HolderLimit { .. } => Code::LimitPerHolder,
             Refusal::CapacityInUse { .. } => Code::CapacityInUse,
             Refusal::PaymentRefUsed => Code::PaymentRefUsed,
-            Refusal::Invalid(_) => Code::Invalid,
+            Refusal::Invalid(_) | Refusal::BadPolicy(_) => Code::Invalid,
         };
         let mut error = Self::new(code);
         let pool_id = |pool: leasehold_core::PoolNo| {
@@ -114,6 +114,7 @@ impl ApiError {
                 error.problem.detail = Some(format!("the hold has version {version}"));
             }
             Refusal::Invalid(why) => error.problem.detail = Some(why.to_owned()),
+            Refusal::BadPolicy(why) => error.problem.detail = Some(why.to_string()),
             Refusal::NotFound
             | Refusal::EventClosed
             | Refusal::EventExists

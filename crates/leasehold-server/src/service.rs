@@ -11,7 +11,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
 use leasehold_api::Code;
 use tower::Service;
@@ -85,7 +85,8 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             };
             let mut response = result;
             service.app.meters.answered(response.status());
-            if response.extensions().get::<Streaming>().is_none() {
+            let streams = method == Method::GET && response.extensions().get::<Streaming>().is_some();
+            if !streams {
                 service.phases.answered();
             }
             let (status, seconds) = (response.status(), began.elapsed().as_secs_f64());

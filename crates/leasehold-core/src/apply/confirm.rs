@@ -3,10 +3,10 @@
 use super::want::{Chosen, split};
 use super::wrong_state;
 use crate::hold::units;
-use crate::limits::ITEMS_PER_HOLD_MAX;
 use crate::{
     Booking, BookingSlot, BookingState, CancelBooking, Changes, ConfirmHold, EventState, Hold, HoldSlot,
-    HoldState, Item, Kind, Owner, PaymentState, Reference, Refusal, Reply, State, Timestamp, Touched,
+    HoldState, Item, Kind, Millis, Owner, PaymentPhase, PaymentState, Reference, Refusal, Reply, State,
+    Timestamp, Touched,
 };
 
 impl State {
@@ -146,13 +146,22 @@ impl State {
         let seats = chosen.seats.iter().map(|&seat| ItemRequest::Seat(seat));
         let pools = chosen.pools.iter().map(|&(pool, quantity)| ItemRequest::Pool(pool, quantity));
         let wanted: Vec<ItemRequest> = seats.chain(pools).collect();
-        self.choose(hold.event, &wanted, ITEMS_PER_HOLD_MAX, now, changes).is_ok()
+        self.choose(hold.event, &wanted, usize::MAX, now, changes).is_ok()
     }
 
     fn refund(&mut self, hold: &Hold, reference: Reference, now: Timestamp, changes: &mut Changes) -> Reply {
         let from = changes.touched.len();
         for state in [PaymentState::Void, PaymentState::Pending] {
             self.settle_payment(hold.event, reference.clone(), state, PaymentState::RefundDue, changes);
+        }
+        // The hold has to do with money now, so it is not forgotten: asked again, it gives the same answer.
+        let slot = self.hold_slot(hold.id).expect("the hold was found in this command");
+        let known = self.hold_mut(slot);
+        if known.payment.is_none() {
+            let remaining = Millis::default();
+            let reference = reference.clone();
+            known.payment = Some(Box::new(PaymentPhase { reference, deadline: now, remaining, kept: false }));
+            changes.touched.push(Touched::Hold(slot));
         }
         self.log(changes, from, hold.event, now, Kind::RefundDue);
         Reply::RefundDue(hold.event, reference)

@@ -21,7 +21,6 @@ impl State {
             self.expire_if_due(slot, now, changes);
             count += 1;
         }
-        self.forget_ended(now, changes);
         count
     }
 
@@ -93,6 +92,6 @@ impl State {
             self.settle_payment(event, reference, PaymentState::Pending, PaymentState::Void, changes);
         }
         self.log(changes, from, event, now, kind);
-        self.remember_ended(slot, now, changes);
+        self.remember_ended(slot);
     }
 }

@@ -67,6 +67,10 @@ impl State {
                 return Err(Refusal::CapacityInUse { pool, in_use: known.in_use() });
             }
         }
+        let policy = match patch.policy {
+            Some(changes) => Some(event.policy.patched(changes).map_err(Refusal::BadPolicy)?),
+            None => None,
+        };
         let state = match patch.open {
             Some(true) => EventState::Open,
             Some(false) => EventState::Closed,
@@ -87,7 +91,7 @@ impl State {
             event.pool_mut(pool).capacity = capacity;
             changes.touched.push(Touched::Pool(number, pool));
         }
-        if let Some(policy) = patch.policy {
+        if let Some(policy) = policy {
             event.policy = policy;
             self.recount_holders(number);
         }

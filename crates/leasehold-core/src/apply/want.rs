@@ -80,7 +80,7 @@ impl State {
             let seats = self.require_best(event, count, section, &chosen.seats, now, changes)?;
             chosen.seats.extend(seats);
         }
-        if chosen.seats.len() > items_max {
+        if chosen.seats.len() + chosen.pools.len() > items_max {
             return Err(Refusal::Invalid("there are too many items"));
         }
         Ok(chosen)
@@ -168,7 +168,7 @@ impl State {
         let this = self.event_mut(event);
         let limit = this.policy.units_per_holder_max;
         let Some(has) = holder.and_then(|holder| this.units_of(holder)) else { return Ok(()) };
-        if u64::from(has) + more > u64::from(limit) + fewer {
+        if has + more > u64::from(limit) + fewer {
             return Err(Refusal::HolderLimit { has, limit });
         }
         Ok(())

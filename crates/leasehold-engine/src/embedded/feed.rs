@@ -73,18 +73,20 @@ impl Feed {
 
     pub(crate) fn availability(&self, since: Since) -> Availability {
         let mut inside = self.lock();
-        if let Since::Version(version) = since
-            && let Some(changes) = inside.after(version)
-        {
-            // Later changes of a seat replace earlier ones; the seats are few, so are the steps.
-            let mut seats: Vec<SeatUpdate> =
-                changes.flat_map(|change| change.seats.iter().copied()).collect();
-            seats.reverse();
-            seats.sort_by_key(|update| update.seat);
-            seats.dedup_by_key(|update| update.seat);
-            return Availability::Changes { seats, summary: inside.summary.clone() };
-        }
-        Availability::Full(inside.snapshot())
+        let changes: Option<Vec<Arc<Change>>> = match since {
+            Since::Version(version) => inside.after(version).map(|changes| changes.cloned().collect()),
+            Since::Nothing => None,
+        };
+        let Some(changes) = changes else { return Availability::Full(inside.snapshot()) };
+        let summary = inside.summary.clone();
+        // The writer needs the lock, the rest does not.
+        drop(inside);
+        let updates = changes.iter().rev().flat_map(|change| change.seats.iter().rev().copied());
+        let mut seats: Vec<SeatUpdate> = updates.collect();
+        // The sort keeps the order of equals, so the latest update of each seat stays first.
+        seats.sort_by_key(|update| update.seat);
+        seats.dedup_by_key(|update| update.seat);
+        Availability::Changes { seats, summary }
     }
 
     pub(crate) fn subscribe(self: &Arc<Self>, since: Since) -> Subscription {

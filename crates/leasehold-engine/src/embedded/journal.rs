@@ -66,7 +66,8 @@ fn put_image(out: &mut Vec<u8>, state: &State, kind: Kind, thing: &Touched) {
         }
         Touched::Hold(slot) => {
             let hold = state.hold_at(*slot).expect(here);
-            let ended = matches!(hold.state, HoldState::Released | HoldState::Expired | HoldState::Revoked);
+            let ended = matches!(kind, Kind::HoldReleased | Kind::HoldExpired | Kind::HoldRevoked)
+                && matches!(hold.state, HoldState::Released | HoldState::Expired | HoldState::Revoked);
             out.put_u8(if ended { IMAGE_HOLD_END } else { IMAGE_HOLD });
             out.put_u64(slot.0.into());
             if ended {

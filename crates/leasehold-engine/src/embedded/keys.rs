@@ -58,6 +58,14 @@ impl Keys {
         }
     }
 
+    /// Where the key's answer is, if it was answered.
+    pub(crate) fn answer_of(&self, key: &IdempotencyKey) -> Option<u64> {
+        match self.lock().known.get(&tag(key.scope)) {
+            Some(Known::Answered(seq)) => Some(*seq),
+            Some(Known::InFlight(_)) | None => None,
+        }
+    }
+
     /// Lets go of a claim: nothing happened under it.
     pub(crate) fn abandon(&self, key: &IdempotencyKey) {
         let mut inside = self.lock();

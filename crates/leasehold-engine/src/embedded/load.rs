@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use leasehold_core::{
-    BlockSlot, BookingSlot, Epoch, EventNo, Fence, HoldSlot, PoolNo, SeatNo, State, Timestamp, Touched,
+    BlockSlot, BookingSlot, Epoch, EventNo, Fence, HoldSlot, Kind, PoolNo, SeatNo, State, Timestamp, Touched,
 };
 use rusqlite::Connection;
 
@@ -28,6 +28,8 @@ pub(crate) struct Loaded {
     pub(crate) behind: Vec<Touched>,
     /// How many entries the tables are behind.
     pub(crate) replayed: u64,
+    /// So many events are wholly in the tables. One that was created behind the floor may be there in part.
+    pub(crate) venues: u32,
 }
 
 enum LoadError {
@@ -75,7 +77,7 @@ impl Tables {
 fn try_load(connection: &Connection, epoch: Epoch) -> Result<Loaded, LoadError> {
     let mut state = State::new(epoch);
     load_tables(connection, &mut state)?;
-    let floor = Tables::of(connection)?.floor;
+    let Tables { floor, venues } = Tables::of(connection)?;
     state.load_seq(floor);
     let mut loaded = Loaded {
         state,
@@ -83,6 +85,7 @@ fn try_load(connection: &Connection, epoch: Epoch) -> Result<Loaded, LoadError> 
         history: Vec::new(),
         behind: Vec::new(),
         replayed: 0,
+        venues,
     };
     load_journal(connection, floor, epoch, &mut loaded)?;
     loaded.state.finish_loading().map_err(LoadError::Damaged)?;
@@ -177,6 +180,9 @@ fn load_journal(
                 loaded.history.push(replay_entry(&mut get, &mut loaded.state, epoch, &mut loaded.behind)?);
                 loaded.state.load_seq(seq);
                 loaded.replayed += 1;
+                if let Some((event, Change { kind: Kind::EventCreated, .. })) = loaded.history.last() {
+                    loaded.venues = loaded.venues.min(event.0);
+                }
             }
         }
         if loaded.history.len() > 2 * HISTORY_MAX {

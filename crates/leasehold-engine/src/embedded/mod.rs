@@ -22,6 +22,7 @@ mod shared;
 mod store;
 mod writer;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -104,10 +105,10 @@ impl EmbeddedEngine {
     /// Opens the file, brings everything back, and starts the writer.
     pub fn open(options: EmbeddedOptions) -> Result<Self, OpenError> {
         let mut store = Store::open(&options.path)?;
-        let (key, epoch) = store.identity()?;
+        let (key, epoch) = store.identity(options.clock.now())?;
         let at = |source| OpenError::Sqlite { path: options.path.clone(), source };
-        let tables = Tables::of(&store.connection).map_err(at)?;
         let loaded = load::load(&store.connection, &options.path, epoch)?;
+        let tables = Tables { venues: loaded.venues, ..Tables::of(&store.connection).map_err(at)? };
         let clock = options.clock.not_before(loaded.last_time);
         let reader = Store::reader(&options.path).map_err(at)?;
         let shared = Arc::new(Shared::new(Queue::new(options.queue_length_max), clock, key, reader));
@@ -141,14 +142,18 @@ impl EmbeddedEngine {
         let running = Arc::clone(&shared);
         let writer = thread
             .spawn(move || {
-                if let Err(error) = writer.run() {
-                    running.closed.store(true, Ordering::SeqCst);
-                    on_fatal(&format!(
-                        "a commit to {} failed: {error}. Nothing is acknowledged any more.",
-                        path.display()
-                    ));
+                // A panic is a broken rule: like a commit that failed, nothing may be acknowledged after it.
+                let ended = catch_unwind(AssertUnwindSafe(|| writer.run()));
+                running.closed.store(true, Ordering::SeqCst);
+                running.queue.close_and_clear();
+                let failure = match ended {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(format!("a commit to {} failed: {error}.", path.display())),
+                    Err(_) => Some(format!("the writer of {} broke one of its own rules.", path.display())),
+                };
+                if let Some(failure) = failure {
+                    on_fatal(&format!("{failure} Nothing is acknowledged any more."));
                 }
-                running.queue.close();
                 running.halls().iter().for_each(|hall| hall.feed.end());
             })
             .map_err(|source| OpenError::Io { path: options.path.clone(), source })?;
@@ -160,6 +165,9 @@ impl EmbeddedEngine {
         &self,
         look: impl FnOnce(&Reading<'_>) -> T + Send + 'static,
     ) -> Result<T, EngineError> {
+        if self.shared.closed.load(Ordering::SeqCst) {
+            return Err(EngineError::Closed);
+        }
         let (sender, receiver) = oneshot::channel();
         let read = Box::new(move |reading: &Reading<'_>| drop(sender.send(look(reading))));
         self.push(Job::Read(read), Weight::Begun)?;
@@ -332,6 +340,21 @@ impl Engine for EmbeddedEngine {
         });
         let (booking, venue) = found.await?.ok_or(Refusal::NotFound)?;
         Ok(Done { outcome: Outcome::Booking(booking), venue, at: now, replayed: false })
+    }
+
+    async fn remembered(
+        &self,
+        hold: HoldId,
+        secret: Option<HoldSecret>,
+        key: IdempotencyKey,
+    ) -> Result<Option<Done>, EngineError> {
+        if !self.shared.key.proves(hold, secret) {
+            return Ok(None);
+        }
+        match self.shared.keys.answer_of(&key) {
+            Some(seq) => self.replay(seq, key).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     fn secret_of(&self, hold: HoldId) -> HoldSecret {

@@ -87,6 +87,15 @@ impl<T> Queue<T> {
         self.filled.notify_one();
     }
 
+    /// Closes it and drops what waits: whoever asked learns that no answer comes.
+    pub(crate) fn close_and_clear(&self) {
+        let mut inside = self.lock();
+        inside.closed = true;
+        let items = std::mem::take(&mut inside.items);
+        drop(inside);
+        drop(items);
+    }
+
     pub(crate) fn length(&self) -> usize {
         self.lock().items.len()
     }

@@ -3,7 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use leasehold_core::Epoch;
+use leasehold_core::{Epoch, Timestamp};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use crate::SecretKey;
@@ -76,6 +76,9 @@ impl Store {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             return Err(OpenError::SqliteTooOld(rusqlite::version()));
         }
+        // One file may have several names; its lock must have one.
+        private(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        let path = &path.canonicalize().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let lock = lock(path)?;
         let at = |source| OpenError::Sqlite { path: path.to_owned(), source };
         let mut connection = Connection::open(path).map_err(at)?;
@@ -98,12 +101,12 @@ impl Store {
     }
 
     /// The server's key and the epoch. A file that is a backup's copy starts a new epoch.
-    pub(crate) fn identity(&mut self) -> Result<(SecretKey, Epoch), OpenError> {
+    pub(crate) fn identity(&mut self, now: Timestamp) -> Result<(SecretKey, Epoch), OpenError> {
         let path = self.path.clone();
-        self.try_identity().map_err(|source| OpenError::Sqlite { path, source })
+        self.try_identity(now).map_err(|source| OpenError::Sqlite { path, source })
     }
 
-    fn try_identity(&mut self) -> rusqlite::Result<(SecretKey, Epoch)> {
+    fn try_identity(&mut self, now: Timestamp) -> rusqlite::Result<(SecretKey, Epoch)> {
         let transaction = self.connection.transaction()?;
         let key = match meta::<[u8; 32]>(&transaction, "secret_key")? {
             Some(bytes) => SecretKey::from_bytes(bytes),
@@ -116,7 +119,7 @@ impl Store {
         let known = meta::<[u8; 4]>(&transaction, "epoch")?.map(u32::from_le_bytes);
         let is_copy = meta::<[u8; 1]>(&transaction, COPY_MARK)?.is_some();
         let epoch = match known {
-            Some(epoch) if is_copy => Epoch(epoch + 1),
+            Some(epoch) if is_copy => Epoch(epoch).restored(now),
             Some(epoch) => Epoch(epoch),
             None => Epoch::FIRST,
         };
@@ -138,14 +141,29 @@ pub fn backup_file(from: &Path, to: &Path) -> Result<(), String> {
         return Err(format!("{} exists already", to.display()));
     }
     let target = to.to_str().ok_or("the path must be UTF-8")?;
+    // Under another name until it is marked: a copy that was cut short is never taken for a whole one.
+    let unfinished = format!("{target}.unfinished");
     let copy = || -> rusqlite::Result<()> {
-        Store::reader(from)?.execute("VACUUM INTO ?1", [target])?;
-        let copy = Connection::open(to)?;
+        private(Path::new(&unfinished))
+            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+        Store::reader(from)?.execute("VACUUM INTO ?1", [&unfinished])?;
+        let copy = Connection::open(&unfinished)?;
         copy.execute_batch("PRAGMA synchronous = FULL")?;
         set_meta(&copy, COPY_MARK, &[1])?;
         copy.close().map_err(|(_, error)| error)
     };
-    copy().map_err(|error| error.to_string())
+    let copied = copy().map_err(|error| error.to_string());
+    let copied = copied.and_then(|()| std::fs::rename(&unfinished, to).map_err(|error| error.to_string()));
+    if copied.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    copied
+}
+
+/// Creates an empty file that only its owner can read, because the server's key will be in it.
+fn private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().create(true).append(true).mode(0o600).open(path).map(drop)
 }
 
 pub(crate) fn meta<T: rusqlite::types::FromSql>(

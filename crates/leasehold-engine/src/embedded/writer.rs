@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(200);
 const CHECKPOINT_BYTES: usize = 8 * 1024 * 1024;
 /// Entries that stay in the journal behind the tables, for readers of the stream that come back.
 const HISTORY_ENTRIES: u64 = 65_536;
+/// Answers trimmed with one commit, at least.
+const ANSWERS_TRIMMED_MIN: usize = 256;
 /// Journal rows trimmed with one commit.
 const TRIM_ROWS: u32 = 8;
 
@@ -102,6 +104,7 @@ impl Writer {
             self.shared.meters.queue_depth.set(commands as i64);
             self.batch.first_seq = self.state.seq() + 1;
             self.expire(now);
+            self.forget(now, commands);
             for job in jobs.drain(..) {
                 self.take_job(job, now);
             }
@@ -119,7 +122,11 @@ impl Writer {
             }
             self.read();
         }
-        self.checkpoint()
+        // Everything is committed; a file that was not tidied is tidied by the next start.
+        if let Err(error) = self.checkpoint() {
+            tracing::warn!(%error, "the last checkpoint failed");
+        }
+        Ok(())
     }
 
     fn next_wake(&self) -> Instant {
@@ -132,6 +139,12 @@ impl Writer {
 
     fn expire(&mut self, now: Timestamp) {
         self.state.expire_due(now, EXPIRIES_PER_COMMIT_MAX, &mut self.batch.changes);
+        self.record();
+    }
+
+    /// Twice as many as can have ended, so that a surplus melts away.
+    fn forget(&mut self, now: Timestamp, commands: usize) {
+        self.state.forget_ended(now, 2 * commands + 2 * EXPIRIES_PER_COMMIT_MAX, &mut self.batch.changes);
         self.record();
     }
 
@@ -246,8 +259,13 @@ impl Writer {
                 write_answer(&transaction, *seq, key, now, answer)?;
             }
         }
-        if let Some(below) = self.batch.forget_answers_below.take() {
-            transaction.prepare_cached("DELETE FROM answers WHERE seq <= ?1")?.execute([below])?;
+        if let Some(below) = self.batch.forget_answers_below {
+            let sql = "DELETE FROM answers WHERE seq IN
+                       (SELECT seq FROM answers WHERE seq <= ?1 ORDER BY seq LIMIT ?2)";
+            let count = 2 * commands + ANSWERS_TRIMMED_MIN;
+            if transaction.prepare_cached(sql)?.execute((below, count))? < count {
+                self.batch.forget_answers_below = None;
+            }
         }
         let backlog = last - self.floor;
         let stepped = self.projection.step(&transaction, &self.state, commands, backlog)?;

@@ -27,7 +27,10 @@ const SHARE: u32 = 20;
 
 /// Answers that are ready to be sent.
 #[derive(Debug, Default)]
-pub(crate) struct AvailabilityCache(Mutex<Vec<(EventNo, Arc<Ready>)>>);
+pub(crate) struct AvailabilityCache {
+    ready: Mutex<Vec<(EventNo, Arc<Ready>)>>,
+    making: tokio::sync::Mutex<()>,
+}
 
 #[derive(Debug)]
 struct Ready {
@@ -89,15 +92,19 @@ fn view(venue: &Venue, summary: &EventSummary) -> View {
 }
 
 impl AvailabilityCache {
-    /// The answer of this version, or one a moment old when making them takes too much of the time.
+    /// An answer that is no older than this call. When making them takes too much of the time, readers wait a
+    /// moment and share one.
     async fn ready(&self, app: &App, venue: &Venue) -> Result<Arc<Ready>, ApiError> {
-        let known =
-            self.lock().iter().find(|(event, _)| *event == venue.number).map(|(_, ready)| Arc::clone(ready));
-        if let Some(ready) = known {
-            let current = app.engine.event(venue).await?.version;
-            if ready.version == current || ready.made_at.elapsed() < ready.took * SHARE {
+        let wanted = app.engine.event(venue).await?.version;
+        if let Some(ready) = self.known(venue.number).filter(|ready| ready.shows(wanted)) {
+            return Ok(ready);
+        }
+        let _one_at_a_time = self.making.lock().await;
+        if let Some(ready) = self.known(venue.number) {
+            if ready.shows(wanted) {
                 return Ok(ready);
             }
+            tokio::time::sleep((ready.took * SHARE).saturating_sub(ready.made_at.elapsed())).await;
         }
         let Availability::Full(snapshot) = app.engine.availability(venue, Since::Nothing).await? else {
             unreachable!("a reader that knows nothing gets everything")
@@ -112,12 +119,21 @@ impl AvailabilityCache {
         Ok(ready)
     }
 
+    fn known(&self, event: EventNo) -> Option<Arc<Ready>> {
+        self.lock().iter().find(|(known, _)| *known == event).map(|(_, ready)| Arc::clone(ready))
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(EventNo, Arc<Ready>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Ready {
+    /// Whether it shows this version or a later one.
+    fn shows(&self, version: Version) -> bool {
+        self.version.epoch == version.epoch && self.version.number >= version.number
+    }
+
     fn make(venue: &Venue, snapshot: &Snapshot) -> Self {
         let made_at = Instant::now();
         let mut view = view(venue, &snapshot.summary);
@@ -139,7 +155,7 @@ impl Ready {
             known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*"));
         let accepted =
             headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let compress = accepted.split(',').any(|one| one.trim().split(';').next() == Some("gzip"));
+        let compress = super::accepts_gzip(accepted);
         let mut response = match (unchanged, compress) {
             (true, _) => StatusCode::NOT_MODIFIED.into_response(),
             (false, true) => self.compressed.clone().into_response(),

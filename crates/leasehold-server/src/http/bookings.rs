@@ -7,7 +7,7 @@ use http::{Request, StatusCode};
 use leasehold_api::{BookingView, CancelBooking, ConfirmHold, Problem};
 use leasehold_core::{BookingId, Command};
 
-use super::holds::venue_of;
+use super::holds::{remembered, venue_of};
 use super::{Write, answer, hold_id};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse_optional};
@@ -27,6 +27,9 @@ pub(crate) async fn confirm(
     let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: ConfirmHold = parse_optional(&write.body)?;
     let hold = hold_id(&hold)?;
+    if let Some(done) = remembered(&app, hold, &write).await? {
+        return Ok(answer(&app, &done, StatusCode::CREATED));
+    }
     let venue = match &body.items {
         Some(_) => Some(venue_of(&app, hold, &write).await?),
         None => None,

@@ -49,7 +49,7 @@ pub(crate) async fn script(headers: HeaderMap) -> Response {
         || PLAIN.get_or_init(|| scalar_api_reference::get_asset("scalar.js").unwrap_or_default().into());
     let accepted =
         headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !accepted.contains("gzip") {
+    if !super::accepts_gzip(accepted) {
         return with_type(plain().clone().into_response(), "text/javascript; charset=utf-8");
     }
     let compressed = COMPRESSED.get_or_init(|| {

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::{Request, StatusCode};
-use leasehold_api::{CreateEvent, EventList, EventView, PatchEvent, Problem, RowView, SectionView};
+use leasehold_api::{Code, CreateEvent, EventList, EventView, PatchEvent, Problem, RowView, SectionView};
 use leasehold_core::{Command, Name, SeatNo, UpdateEvent};
 use leasehold_engine::Venue;
 
@@ -23,7 +23,14 @@ const PAGE_MAX: usize = 100;
     (status = 201, body = EventView), (status = 409, description = "event-exists", body = Problem)))]
 pub(crate) async fn create(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
     let write = Write::read(&app, request, EVENT_BYTES_MAX).await?;
-    let command = wire::create_event(parse::<CreateEvent>(&write.body)?)?;
+    let body: CreateEvent = parse(&write.body)?;
+    // A known id is refused before its seats are laid out; a repetition with a key is for the engine.
+    if write.key.is_none() && app.engine.venue(&body.id).await?.is_some() {
+        return Err(ApiError::new(Code::EventExists));
+    }
+    // A large venue takes a while to lay out: not on a thread that serves others.
+    let laid_out = tokio::task::spawn_blocking(move || wire::create_event(body));
+    let command = laid_out.await.map_err(|_| ApiError::new(Code::OutcomeUnknown))??;
     let done = write.execute(&app, command, None).await?;
     tracing::info!(event = %done.venue.id, seats = done.venue.layout.seat_count(), "created an event");
     Ok(answer(&app, &done, StatusCode::CREATED))
@@ -80,8 +87,7 @@ pub(crate) async fn update(
     let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: PatchEvent = parse(&write.body)?;
     let venue = venue(&app, &event).await?;
-    let current = app.engine.event(&venue).await?.policy;
-    let patch = wire::event_patch(&venue, current, &body)?;
+    let patch = wire::event_patch(&venue, &body)?;
     let command = Command::UpdateEvent(UpdateEvent { event: venue.number, patch });
     let done = write.execute(&app, command, Some(&venue)).await?;
     tracing::info!(event = %venue.id, "changed an event");

@@ -90,6 +90,9 @@ pub(crate) async fn amend(
     let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: PatchHold = parse(&write.body)?;
     let hold = hold_id(&hold)?;
+    if let Some(done) = remembered(&app, hold, &write).await? {
+        return Ok(answer(&app, &done, StatusCode::OK));
+    }
     let venue = venue_of(&app, hold, &write).await?;
     let command = wire::amend_hold(&venue, hold, &body)?;
     let done = write.execute(&app, command, Some(&venue)).await?;
@@ -128,6 +131,18 @@ pub(crate) async fn revoke(
     let done = write.execute(&app, Command::RevokeHold(hold), None).await?;
     tracing::info!(%hold, reason = reason.as_ref().map(leasehold_core::Text::as_str), "revoked a hold");
     Ok(answer(&app, &done, StatusCode::OK))
+}
+
+/// What this very request was answered before. The hold itself may be forgotten by now.
+pub(crate) async fn remembered(
+    app: &App,
+    hold: leasehold_core::HoldId,
+    write: &Write,
+) -> Result<Option<leasehold_engine::Done>, ApiError> {
+    match write.key {
+        Some(key) => Ok(app.engine.remembered(hold, write.secret, key).await?),
+        None => Ok(None),
+    }
 }
 
 /// The venue of a hold, for whoever may know it.

@@ -69,6 +69,15 @@ pub(crate) fn hold_id(text: &str) -> Result<HoldId, ApiError> {
     HoldId::parse(text).ok_or_else(ApiError::not_found)
 }
 
+/// Whether an `Accept-Encoding` takes gzip.
+pub(crate) fn accepts_gzip(accepted: &str) -> bool {
+    accepted.split(',').any(|one| {
+        let mut parts = one.split(';').map(str::trim);
+        parts.next() == Some("gzip")
+            && !parts.any(|weight| matches!(weight, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+    })
+}
+
 /// A JSON answer.
 pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
     let body = serde_json::to_vec(value).expect("wire types have string keys and no failing serializers");

@@ -81,7 +81,9 @@ impl Reader {
     /// The next messages; none when the server stops.
     async fn next(&mut self) -> Option<String> {
         if let Some(version) = self.greeting.take() {
-            return Some(format!("retry: 1000\nevent: hello\ndata: {{\"version\":\"{version}\"}}\n\n"));
+            return Some(format!(
+                "id: {version}\nretry: 1000\nevent: hello\ndata: {{\"version\":\"{version}\"}}\n\n"
+            ));
         }
         let stopping = self.app.stopping.clone();
         tokio::select! {

@@ -8,7 +8,7 @@ use leasehold_core::limits::{
 };
 use leasehold_core::{
     AmendHold, AtPaymentDeadline, BeginPayment, Command, ConfirmHold, CreateBlock, CreateEvent, CreateHold,
-    EventPatch, HoldId, ItemRequest, Layout, Millis, Name, Policy, PoolNo, Reference, Text,
+    EventPatch, HoldId, ItemRequest, Layout, Millis, Name, Policy, PolicyPatch, PoolNo, Reference, Text,
 };
 use leasehold_engine::{Venue, new_block_id, new_booking_id, new_hold_id};
 
@@ -24,7 +24,8 @@ pub(crate) fn create_event(body: api::CreateEvent) -> Result<Command, ApiError> 
     };
     let pools = body.pools.iter().map(|pool| Ok((name("a pool's id", &pool.id)?, pool.capacity)));
     let pools = pools.collect::<Result<Vec<_>, ApiError>>()?;
-    let policy = policy(Policy::default(), body.policy.as_ref())?;
+    let changes = body.policy.as_ref().map(policy).transpose()?.unwrap_or_default();
+    let policy = Policy::default().patched(changes)?;
     Ok(Command::CreateEvent(CreateEvent { id, name: title, layout: Arc::new(layout), pools, policy }))
 }
 
@@ -69,31 +70,25 @@ fn listed(seats: &[api::SeatSpec]) -> Result<Layout, ApiError> {
     Ok(Layout::from_seats(placed.into_iter().map(|(_, seat)| seat))?)
 }
 
-fn policy(base: Policy, patch: Option<&api::PolicySpec>) -> Result<Policy, ApiError> {
-    let Some(patch) = patch else { return Ok(base) };
+fn policy(patch: &api::PolicySpec) -> Result<PolicyPatch, ApiError> {
     let at_payment_deadline = match patch.at_payment_deadline.as_deref() {
-        None => base.at_payment_deadline,
-        Some("expire") => AtPaymentDeadline::Expire,
-        Some("keep") => AtPaymentDeadline::Keep,
+        None => None,
+        Some("expire") => Some(AtPaymentDeadline::Expire),
+        Some("keep") => Some(AtPaymentDeadline::Keep),
         Some(_) => return Err(ApiError::invalid("at_payment_deadline is `expire` or `keep`")),
     };
-    let policy = Policy {
-        hold_ttl: patch.hold_ttl_ms.map_or(base.hold_ttl, Millis),
-        hold_total_max: patch.hold_total_max_ms.map_or(base.hold_total_max, Millis),
-        extends_max: patch.extends_max.unwrap_or(base.extends_max),
-        payment_max: patch.payment_max_ms.map_or(base.payment_max, Millis),
-        units_per_holder_max: patch.units_per_holder_max.unwrap_or(base.units_per_holder_max),
-        accept_late_payment: patch.accept_late_payment.unwrap_or(base.accept_late_payment),
+    Ok(PolicyPatch {
+        hold_ttl: patch.hold_ttl_ms.map(Millis),
+        hold_total_max: patch.hold_total_max_ms.map(Millis),
+        extends_max: patch.extends_max,
+        payment_max: patch.payment_max_ms.map(Millis),
+        units_per_holder_max: patch.units_per_holder_max,
+        accept_late_payment: patch.accept_late_payment,
         at_payment_deadline,
-    };
-    Ok(policy.checked()?)
+    })
 }
 
-pub(crate) fn event_patch(
-    venue: &Venue,
-    current: Policy,
-    body: &api::PatchEvent,
-) -> Result<EventPatch, ApiError> {
+pub(crate) fn event_patch(venue: &Venue, body: &api::PatchEvent) -> Result<EventPatch, ApiError> {
     let open = match body.state.as_deref() {
         None => None,
         Some("open") => Some(true),
@@ -108,10 +103,7 @@ pub(crate) fn event_patch(
         }
         capacities.push((number, pool.capacity));
     }
-    let policy = match &body.policy {
-        Some(patch) => Some(policy(current, Some(patch))?),
-        None => None,
-    };
+    let policy = body.policy.as_ref().map(policy).transpose()?;
     if policy.is_none() && capacities.is_empty() && open.is_none() {
         return Err(ApiError::invalid("there is nothing to change"));
     }
