@@ -18,7 +18,7 @@ pub enum Code {
     EventExists,
     /// The hold is over.
     HoldExpired,
-    /// The hold ended in another way than this request needs.
+    /// The hold is in a state that does not allow this: held, being paid for, or sold.
     HoldState,
     /// No such thing, or not yours.
     NotFound,

@@ -72,12 +72,8 @@ pub async fn serve(
             connections.spawn(turn_away(stream));
             continue;
         }
-        let service = RequestService::new(
-            Arc::clone(&app),
-            service.clone(),
-            peer.ip().to_canonical(),
-            watchman.admit(&app.config),
-        );
+        let service =
+            RequestService::new(&app, &service, peer.ip().to_canonical(), watchman.admit(&app.config));
         connections.spawn(connection(stream, service));
     }
     drop(listener);
@@ -100,13 +96,14 @@ async fn connection(stream: TcpStream, service: RequestService) {
         tracing::debug!(%error, "a connection went away");
         return;
     }
-    let app = Arc::clone(&service.app);
-    let phases = Arc::clone(&service.phases);
+    let (app, phases) = (Arc::clone(service.app()), Arc::clone(service.phases()));
     app.meters.connections.inc();
     let stream = WatchedStream { stream: TokioIo::new(stream), phases: Arc::clone(&phases) };
     let connection = http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
+        // Answers are small: one copy is cheaper than a list of buffers for the kernel.
+        .writev(false)
         .serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
     let mut finishing = false;

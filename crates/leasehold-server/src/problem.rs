@@ -1,5 +1,6 @@
 //! Refusals: the one place where they become status codes and problem documents.
 
+use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use leasehold_api::{Code, Problem};
@@ -166,7 +167,8 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code.status()).expect("codes have valid statuses");
         let body = serde_json::to_vec(&*self.problem).expect("a problem has string keys");
-        let mut response = (status, body).into_response();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after_s {

@@ -30,19 +30,31 @@ const SLOW_SECONDS: f64 = 1.0;
 pub(crate) struct Streaming;
 
 /// The service of one connection.
-#[derive(Clone)]
-pub(crate) struct RequestService {
-    pub(crate) app: App,
-    pub(crate) phases: Arc<Phases>,
+pub(crate) struct RequestService(Arc<Inside>);
+
+/// What the requests of a connection share.
+struct Inside {
+    app: App,
+    phases: Arc<Phases>,
     router: Router,
     peer: IpAddr,
 }
 
 impl RequestService {
-    pub(crate) fn new(app: App, router: Router, peer: IpAddr, phases: Arc<Phases>) -> Self {
-        Self { app, phases, router, peer }
+    pub(crate) fn new(app: &App, router: &Router, peer: IpAddr, phases: Arc<Phases>) -> Self {
+        Self(Arc::new(Inside { app: Arc::clone(app), phases, router: router.clone(), peer }))
     }
 
+    pub(crate) fn app(&self) -> &App {
+        &self.0.app
+    }
+
+    pub(crate) fn phases(&self) -> &Arc<Phases> {
+        &self.0.phases
+    }
+}
+
+impl Inside {
     /// What can be refused without looking at the route.
     fn refuse_early(&self, request: &Request<Incoming>) -> Result<crate::app::Permit, ApiError> {
         let Some(permit) = self.app.request_permit() else {
@@ -52,6 +64,10 @@ impl RequestService {
         // Our ids need no escapes. Refusing them means that no id has two spellings.
         if request.uri().path().contains('%') {
             return Err(ApiError::not_found());
+        }
+        // A probe is not load.
+        if matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics") {
+            return Ok(permit);
         }
         let client = client_address(self.peer, request.headers(), &self.app.config.trusted_proxies);
         self.app.limits.check_address(client)?;
@@ -65,17 +81,17 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.phases.head_complete();
+        self.0.phases.head_complete();
         let began = Instant::now();
-        let service = self.clone();
+        let service = Arc::clone(&self.0);
         let request_id = request_id(&request);
-        let permit = self.refuse_early(&request);
+        let permit = self.0.refuse_early(&request);
         Box::pin(async move {
             let (method, path) = (request.method().clone(), request.uri().clone());
             let result = match permit {
                 Ok(_permit) => {
                     let request = request.map(Body::new);
-                    let mut router = service.router;
+                    let mut router = service.router.clone();
                     match router.call(request).await {
                         Ok(response) => response,
                         Err(impossible) => match impossible {},
@@ -94,7 +110,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
                 let id = request_id.to_str().unwrap_or_default();
                 tracing::warn!(request_id = id, %method, path = path.path(), status = status.as_u16(), seconds, "answered");
             } else {
-                tracing::debug!(?request_id, %method, path = path.path(), status = status.as_u16(), seconds, "answered");
+                tracing::debug!(request_id = request_id.to_str().unwrap_or_default(), %method, path = path.path(), status = status.as_u16(), seconds, "answered");
             }
             response.headers_mut().insert(REQUEST_ID, request_id);
             Ok(response)

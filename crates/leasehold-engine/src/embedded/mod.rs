@@ -366,7 +366,7 @@ impl Engine for EmbeddedEngine {
     }
 
     fn is_ready(&self) -> bool {
-        !self.shared.closed.load(Ordering::SeqCst) && self.shared.queue.length() < 12_000
+        !self.shared.closed.load(Ordering::SeqCst) && self.shared.queue.has_room()
     }
 
     fn meters(&self) -> &Meters {

@@ -19,8 +19,11 @@ use super::store::set_meta;
 
 /// Passes begin at least this far apart, so that what changes often is written once.
 const PASS_INTERVAL: Duration = Duration::from_millis(500);
-/// Rows written with a commit at least, when there are any to write.
-const ROWS_PER_COMMIT_MIN: usize = 256;
+/// Rows written with a commit of commands: a few more than those commands mark.
+const ROWS_PER_COMMAND: usize = 2;
+const ROWS_PER_COMMIT_MIN: usize = 32;
+/// Rows written with a commit of their own, when nobody waits.
+const ROWS_WHEN_IDLE: usize = 1_024;
 /// From here on the projection works harder, so that the journal stays short.
 const BACKLOG_LARGE: u64 = 400_000;
 
@@ -95,12 +98,12 @@ impl Projection {
     }
 
     /// When there is next something to write; none when there is nothing.
-    pub(crate) fn next_work(&self) -> Option<Instant> {
+    pub(crate) fn next_work(&self, now: Instant) -> Option<Instant> {
         match (&self.pass, self.last_begin) {
-            (Some(_), _) => Some(Instant::now()),
+            (Some(_), _) => Some(now),
             (None, _) if !self.marked.any => None,
             (None, Some(begun)) => Some(begun + PASS_INTERVAL),
-            (None, None) => Some(Instant::now()),
+            (None, None) => Some(now),
         }
     }
 
@@ -112,15 +115,19 @@ impl Projection {
         commands: usize,
         backlog: u64,
     ) -> rusqlite::Result<Stepped> {
-        let due = self.next_work().is_some_and(|at| at <= Instant::now());
+        let now = Instant::now();
+        let due = self.next_work(now).is_some_and(|at| at <= now);
         if self.pass.is_none() && due {
-            self.last_begin = Some(Instant::now());
+            self.last_begin = Some(now);
             let venues = state.events().len() as u32;
             self.pass = Some(Pass { left: std::mem::take(&mut self.marked), floor: state.seq(), venues });
         }
         let Some(pass) = &mut self.pass else { return Ok(Stepped::default()) };
         let harder = 1 + usize::try_from(backlog / BACKLOG_LARGE).unwrap_or(8).min(8);
-        let budget = ROWS_PER_COMMIT_MIN.max(commands * harder);
+        let budget = match commands {
+            0 => ROWS_WHEN_IDLE,
+            commands => commands * ROWS_PER_COMMAND * harder + ROWS_PER_COMMIT_MIN,
+        };
         let rows = pass.left.write(connection, state, budget, &mut self.image)?;
         let mut floor = None;
         if rows < budget {

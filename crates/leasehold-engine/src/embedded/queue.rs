@@ -96,8 +96,9 @@ impl<T> Queue<T> {
         drop(items);
     }
 
-    pub(crate) fn length(&self) -> usize {
-        self.lock().items.len()
+    /// Whether newcomers are taken.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().items.len() < self.length_max / 4 * 3
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside<T>> {

@@ -57,7 +57,7 @@ pub enum OpenError {
         /// What was found.
         what: String,
     },
-    /// It lives in memory or on a network, where a commit is not durable.
+    /// This program was built with an SQLite that has a known fault.
     #[error("SQLite {0} is too old: it can lose committed data")]
     SqliteTooOld(&'static str),
 }

@@ -20,6 +20,8 @@ use crate::{Change, Done, EngineError, EventSummary, IdempotencyKey, Outcome, Re
 
 /// Holds that are ended with one commit, so that a storm of expiries cannot stall the rest.
 const EXPIRIES_PER_COMMIT_MAX: usize = 2_048;
+/// After so long without a command the writer takes time for other things.
+const IDLE_AFTER: Duration = Duration::from_millis(2);
 /// The writer looks after expired holds at least this often.
 const TICK: Duration = Duration::from_millis(200);
 /// About so much is written before the write-ahead log is moved into the file.
@@ -133,8 +135,10 @@ impl Writer {
         let now = Instant::now();
         let due = self.state.next_due().map(|due| due.since(self.shared.clock.now()).0);
         let due = due.map_or(TICK, |millis| Duration::from_millis(millis).min(TICK));
-        let work = self.projection.next_work().unwrap_or(now + TICK);
-        (now + due).min(work)
+        let work = if self.trims() { Some(now) } else { self.projection.next_work(now) };
+        // What is written behind rides on commits of commands; it only gets commits of its own when none come.
+        let work = work.map_or(now + TICK, |at| at.max(now + IDLE_AFTER));
+        (now + due.max(IDLE_AFTER)).min(work)
     }
 
     fn expire(&mut self, now: Timestamp) {
@@ -241,22 +245,23 @@ impl Writer {
 
     fn commit(&mut self, now: Timestamp, commands: usize) -> rusqlite::Result<()> {
         let begun = Instant::now();
-        let projects = self.projection.next_work().is_some_and(|at| at <= begun);
+        let projects = self.projection.next_work(begun).is_some_and(|at| at <= begun);
         if self.batch.journal.is_empty() && !projects && !self.trims() {
             return Ok(());
         }
         let (first, last) = (self.batch.first_seq, self.state.seq());
         let written = !self.batch.journal.is_empty();
-        let transaction = self.store.connection.unchecked_transaction()?;
+        let transaction = &self.store.connection;
+        transaction.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         if written {
             let sql = "INSERT INTO journal (first_seq, last_seq, at_ms, entries) VALUES (?1, ?2, ?3, ?4)";
             let row = (first, last, now.as_millis(), &self.batch.journal);
             transaction.prepare_cached(sql)?.execute(row)?;
         }
-        write_sales(&transaction, &mut self.batch.sales)?;
+        write_sales(transaction, &mut self.batch.sales)?;
         if !planted(Bug::IdempotencyOutsideCommit) {
             for (seq, key, answer) in &self.batch.answers {
-                write_answer(&transaction, *seq, key, now, answer)?;
+                write_answer(transaction, *seq, key, now, answer)?;
             }
         }
         if let Some(below) = self.batch.forget_answers_below {
@@ -268,7 +273,7 @@ impl Writer {
             }
         }
         let backlog = last - self.floor;
-        let stepped = self.projection.step(&transaction, &self.state, commands, backlog)?;
+        let stepped = self.projection.step(transaction, &self.state, commands, backlog)?;
         if let Some(floor) = stepped.floor {
             self.floor = floor;
             self.trimmable = true;
@@ -280,7 +285,7 @@ impl Writer {
             let trimmed = transaction.prepare_cached(sql)?.execute((upto, TRIM_ROWS))?;
             self.trimmable = trimmed == TRIM_ROWS as usize;
         }
-        transaction.commit()?;
+        transaction.prepare_cached("COMMIT")?.execute([])?;
         if written {
             self.shared.meters.commit_seconds.observe(begun.elapsed().as_secs_f64());
             self.shared.meters.commit_commands.observe(commands as f64);

@@ -24,14 +24,12 @@ const PAGE_MAX: usize = 1_000;
     (status = 201, body = HoldView), (status = 409, description = "seat-taken, sold-out, event-closed", body = Problem),
     (status = 422, description = "limit-per-holder, invalid", body = Problem),
     (status = 429, description = "quota-exceeded", body = Problem)))]
-pub(crate) async fn create(
-    State(app): State<App>,
-    Path(event): Path<String>,
-    request: Request<Body>,
-) -> Result<Response, ApiError> {
+pub(crate) async fn create(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
+    // The busiest route takes its parameter from the path itself.
+    let path = request.uri().clone();
     let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: CreateHold = parse(&write.body)?;
-    let venue = venue(&app, &event).await?;
+    let venue = venue(&app, path.path().split('/').nth(3).unwrap_or_default()).await?;
     app.limits.check_event(venue.number)?;
     let items = wire::wanted_items(&venue, &body)?;
     // A request with a key may be a repetition, whose own hold is in its way: the engine looks at that first.

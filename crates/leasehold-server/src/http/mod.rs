@@ -81,7 +81,8 @@ pub(crate) fn accepts_gzip(accepted: &str) -> bool {
 /// A JSON answer.
 pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
     let body = serde_json::to_vec(value).expect("wire types have string keys and no failing serializers");
-    let mut response = (status, body).into_response();
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
