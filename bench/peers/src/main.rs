@@ -20,6 +20,10 @@ use clap::{Parser, Subcommand};
 
 use crate::table::Table;
 
+/// What one thread allocates another frees, for every hold: the system's allocator takes locks for that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measure Leasehold against its peers.
 #[derive(Debug, Parser)]
 struct Cli {

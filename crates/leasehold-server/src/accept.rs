@@ -25,7 +25,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 100;
 /// What a connection too many is told.
 const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\
-retry-after: 1\r\nconnection: close\r\ncontent-length: 124\r\n\r\n\
+retry-after: 1\r\nconnection: close\r\ncontent-length: 125\r\n\r\n\
 {\"type\":\"urn:leasehold:problem:overloaded\",\"title\":\"the server is overloaded\",\"status\":503,\"code\":\"overloaded\",\"detail\":null}";
 
 /// Serves until `shutdown` is cancelled, then finishes what it accepted and returns.

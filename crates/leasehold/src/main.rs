@@ -15,6 +15,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+/// What one thread allocates another frees, for every hold: the system's allocator takes locks for that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Sells seats and counted stock without selling anything twice.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, propagate_version = true, after_help = EXAMPLES)]

@@ -7,12 +7,39 @@ use leasehold_core::{
 };
 use leasehold_engine::{EventSummary, PoolCounts, Venue};
 
-/// RFC 3339 in UTC, with milliseconds.
+/// RFC 3339 in UTC, with milliseconds. Every answer has several, so they are written by hand.
 pub(crate) fn time(at: Timestamp) -> String {
-    let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
-    // A time beyond the calendar's end is shown as its end.
-    let shown = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
-    format!("{shown:.3}")
+    const DAY: u64 = 24 * 60 * 60 * 1_000;
+    // A time beyond the year 9999 is shown as its end.
+    let millis = at.as_millis().min(253_402_300_799_999);
+    let (year, month, day) = civil(millis / DAY);
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let mut put = |place: usize, digits: usize, mut number: u64| {
+        for digit in text[place..place + digits].iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+    };
+    put(0, 4, year);
+    put(5, 2, month);
+    put(8, 2, day);
+    put(11, 2, millis / 3_600_000 % 24);
+    put(14, 2, millis / 60_000 % 60);
+    put(17, 2, millis / 1_000 % 60);
+    put(20, 3, millis % 1_000);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Year, month and day of a day since 1970, counted in years that begin in March, where leap days come last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
 pub(crate) fn event_view(venue: &Venue, summary: &EventSummary) -> api::EventView {
@@ -180,4 +207,21 @@ fn items(venue: &Venue, items: &[Item]) -> Vec<api::ItemView> {
 
 fn owned(reference: Option<&Reference>) -> Option<String> {
     reference.map(|reference| reference.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_the_library_writes_them() {
+        let mut millis = 1_u64;
+        for _ in 0..200_000 {
+            millis = millis.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let at = millis % 253_402_300_800_000;
+            let shown = jiff::Timestamp::from_millisecond(at as i64).unwrap();
+            assert_eq!(time(Timestamp::from_millis(at)), format!("{shown:.3}"));
+        }
+        assert_eq!(time(Timestamp::NEVER), "9999-12-31T23:59:59.999Z");
+    }
 }
