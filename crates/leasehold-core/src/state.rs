@@ -33,11 +33,17 @@ pub struct State {
 /// Things in slots, found by their id. Slots of removed things are used again.
 #[derive(Debug, Clone)]
 pub(crate) struct Table<T> {
-    slots: Vec<Option<T>>,
+    /// In pieces, so that growing never moves what is there.
+    pieces: Vec<Vec<Option<T>>>,
     vacant: Vec<u32>,
     by_id: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
+
+/// Slots in one piece of a table.
+const PIECE: usize = 4_096;
+/// Ids for which a table has room from the start: making room later moves all of them at once.
+const IDS_AT_START: usize = 1 << 20;
 
 /// A thing with an id.
 pub(crate) trait Identified {
@@ -52,9 +58,9 @@ impl State {
             seq: 0,
             events: Vec::new(),
             event_ids: HashMap::new(),
-            holds: Table::new(),
-            bookings: Table::new(),
-            blocks: Table::new(),
+            holds: Table::new(IDS_AT_START),
+            bookings: Table::new(0),
+            blocks: Table::new(0),
             payments: HashMap::new(),
             due: BTreeSet::new(),
             ended: VecDeque::new(),
@@ -375,17 +381,19 @@ fn own(
 }
 
 impl<T: Identified> Table<T> {
-    fn new() -> Self {
+    fn new(ids: usize) -> Self {
         let hasher = DefaultHashBuilder::default();
-        Self { slots: Vec::new(), vacant: Vec::new(), by_id: HashTable::new(), hasher }
+        Self { pieces: Vec::new(), vacant: Vec::new(), by_id: HashTable::with_capacity(ids), hasher }
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
-        self.slots.get(slot as usize).and_then(Option::as_ref)
+        let place = slot as usize;
+        self.pieces.get(place / PIECE)?.get(place % PIECE)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+        let place = slot as usize;
+        self.pieces.get_mut(place / PIECE)?.get_mut(place % PIECE)?.as_mut()
     }
 
     pub(crate) fn find(&self, id: u128) -> Option<u32> {
@@ -393,57 +401,17 @@ impl<T: Identified> Table<T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.slots.iter().enumerate().filter_map(|(slot, thing)| Some((slot as u32, thing.as_ref()?)))
+        let slots = self.pieces.iter().flatten().enumerate();
+        slots.filter_map(|(slot, thing)| Some((slot as u32, thing.as_ref()?)))
     }
 
-    /// Puts a thing in its slot, or in a new one, and says which.
+    /// Puts a new thing in a slot and says which.
     pub(crate) fn put(&mut self, thing: T) -> u32 {
         let id = thing.raw_id();
-        if let Some(slot) = self.find(id) {
-            self.slots[slot as usize] = Some(thing);
-            return slot;
-        }
-        let slot = match self.vacant.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = Some(thing);
-                slot
-            }
-            None => {
-                self.slots.push(Some(thing));
-                self.slots.len() as u32 - 1
-            }
-        };
+        let slot = self.vacant.pop().unwrap_or_else(|| self.length());
+        *self.slot_mut(slot) = Some(thing);
         self.index(id, slot);
         slot
-    }
-
-    fn index(&mut self, id: u128, slot: u32) {
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        self.by_id.insert_unique(hasher.hash_one(id), slot, |&other| {
-            hasher.hash_one(slots[other as usize].as_ref().map_or(0, Identified::raw_id))
-        });
-    }
-
-    /// Loading: puts a thing in this very slot, in place of what was there.
-    fn put_at(&mut self, slot: u32, thing: T) {
-        let place = slot as usize;
-        if place >= self.slots.len() {
-            self.slots.resize_with(place + 1, || None);
-        }
-        let id = thing.raw_id();
-        if self.raw_id(slot) == id {
-            self.slots[place] = Some(thing);
-            return;
-        }
-        self.remove(slot);
-        self.slots[place] = Some(thing);
-        self.index(id, slot);
-    }
-
-    /// Loading: lists the slots that nothing was put in.
-    fn find_vacant(&mut self) {
-        let empty = self.slots.iter().enumerate().filter(|(_, thing)| thing.is_none());
-        self.vacant = empty.map(|(slot, _)| slot as u32).rev().collect();
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
@@ -452,7 +420,62 @@ impl<T: Identified> Table<T> {
             found.remove();
         }
         self.vacant.push(slot);
-        self.slots[slot as usize].take()
+        self.slot_mut(slot).take()
+    }
+
+    /// Loading: puts a thing in this very slot, in place of what was there.
+    fn put_at(&mut self, slot: u32, thing: T) {
+        let id = thing.raw_id();
+        let known = self.raw_id(slot) == id;
+        if !known {
+            self.remove(slot);
+        }
+        *self.slot_mut(slot) = Some(thing);
+        if !known {
+            self.index(id, slot);
+        }
+    }
+
+    /// Loading: lists the slots that nothing was put in.
+    fn find_vacant(&mut self) {
+        let empty = self.pieces.iter().flatten().enumerate().filter(|(_, thing)| thing.is_none());
+        self.vacant = empty.map(|(slot, _)| slot as u32).collect();
+        // The lowest is used first, so that the table stays dense.
+        self.vacant.reverse();
+    }
+
+    fn index(&mut self, id: u128, slot: u32) {
+        let Self { pieces, by_id, hasher, .. } = self;
+        by_id.insert_unique(hasher.hash_one(id), slot, |&other| {
+            let place = other as usize;
+            hasher.hash_one(pieces[place / PIECE][place % PIECE].as_ref().map_or(0, Identified::raw_id))
+        });
+    }
+
+    /// The slot, with all before it.
+    fn slot_mut(&mut self, slot: u32) -> &mut Option<T> {
+        let place = slot as usize;
+        while self.pieces.len() <= place / PIECE {
+            if let Some(last) = self.pieces.last_mut() {
+                last.resize_with(PIECE, || None);
+            }
+            self.pieces.push(Vec::new());
+        }
+        let piece = &mut self.pieces[place / PIECE];
+        if piece.is_empty() {
+            piece.reserve_exact(PIECE);
+        }
+        if piece.len() <= place % PIECE {
+            piece.resize_with(place % PIECE + 1, || None);
+        }
+        &mut piece[place % PIECE]
+    }
+
+    fn length(&self) -> u32 {
+        match self.pieces.split_last() {
+            Some((last, full)) => (full.len() * PIECE + last.len()) as u32,
+            None => 0,
+        }
     }
 
     fn raw_id(&self, slot: u32) -> u128 {

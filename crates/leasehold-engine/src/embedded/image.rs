@@ -209,19 +209,32 @@ pub(crate) fn get_event(get: &mut Get<'_>) -> Result<Event, Damaged> {
         Ok(Pool { id, capacity: get.u32()?, held: 0, sold: 0, blocked: 0 })
     });
     let pools = pools.collect::<Result<Vec<_>, Damaged>>()?;
-    let seat_count = get.u32()?;
-    let mut seats = Vec::with_capacity(seat_count as usize);
-    while (seats.len() as u64) < u64::from(seat_count) {
-        let count = get.u32()?;
-        let (section, row) = (get.text()?, get.text()?);
-        for _ in 0..count {
-            seats.push((get.text()?, section, row));
-        }
-    }
-    let layout = Layout::from_seats(seats).map_err(|_| Damaged)?;
+    let layout = get_layout(get)?;
     let mut event = Event::new(number, id, name, Arc::new(layout), pools, rules.policy, created_at);
     event.load_rules(rules.policy, rules.state, rules.version);
     Ok(event)
+}
+
+/// Reads the seats row by row, without a list of them in between: there may be a million.
+fn get_layout(get: &mut Get<'_>) -> Result<Layout, Damaged> {
+    let seat_count = get.u32()?;
+    let (mut left_in_row, mut section, mut row) = (0, "", "");
+    let mut damaged = false;
+    let seats = (0..seat_count).map_while(|_| {
+        let mut next = || {
+            if left_in_row == 0 {
+                left_in_row = get.u32()?;
+                (section, row) = (get.text()?, get.text()?);
+            }
+            left_in_row = left_in_row.checked_sub(1).ok_or(Damaged)?;
+            Ok::<_, Damaged>((get.text()?, section, row))
+        };
+        let seat = next();
+        damaged |= seat.is_err();
+        seat.ok()
+    });
+    let layout = Layout::from_seats(seats).map_err(|_| Damaged)?;
+    if damaged { Err(Damaged) } else { Ok(layout) }
 }
 
 /// What of an event itself can change.

@@ -19,13 +19,13 @@ use super::store::set_meta;
 
 /// Passes begin at least this far apart, so that what changes often is written once.
 const PASS_INTERVAL: Duration = Duration::from_millis(500);
-/// Rows written with a commit of commands: a few more than those commands mark.
-const ROWS_PER_COMMAND: usize = 2;
+/// Rows written with a commit of commands. What changes often is marked again before its turn comes, so this keeps up.
+const ROWS_PER_COMMAND: usize = 1;
 const ROWS_PER_COMMIT_MIN: usize = 32;
 /// Rows written with a commit of their own, when nobody waits.
 const ROWS_WHEN_IDLE: usize = 1_024;
 /// From here on the projection works harder, so that the journal stays short.
-const BACKLOG_LARGE: u64 = 400_000;
+const BACKLOG_LARGE: u64 = 1_000_000;
 
 /// What the tables do not show yet, and how far this pass has come.
 #[derive(Debug, Default)]
@@ -245,7 +245,8 @@ impl MarkedEvent {
             connection.prepare_cached(sql)?.execute((number.0, id, name, state, event.version, &*image))?;
             rows += 1;
         }
-        let sql = "INSERT OR REPLACE INTO seats (event_no, seat_no, seat, state, fence) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let sql = "INSERT OR REPLACE INTO seats (key, event_no, seat_no, seat, state, fence)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let mut statement = connection.prepare_cached(sql)?;
         while rows < budget
             && let Some(place) = self.seats.pop()
@@ -253,7 +254,8 @@ impl MarkedEvent {
             let seat = event.seat(SeatNo(place));
             let name = event.layout.seat_name(SeatNo(place));
             let fence = i64::try_from(seat.fence.0).unwrap_or(i64::MAX);
-            statement.execute((number.0, place, name, seat_state(seat.owner.status()), fence))?;
+            let key = i64::from(number.0) << 32 | i64::from(place);
+            statement.execute((key, number.0, place, name, seat_state(seat.owner.status()), fence))?;
             rows += 1;
         }
         let sql = "INSERT OR REPLACE INTO pools (event_no, pool_no, pool, capacity, held, sold, blocked)
