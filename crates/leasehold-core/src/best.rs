@@ -17,7 +17,7 @@ impl FreeSeats {
     pub(crate) fn all(seat_count: u32) -> Self {
         let mut words = vec![u64::MAX; (seat_count as usize).div_ceil(64)];
         if let Some(last) = words.last_mut()
-            && seat_count % 64 != 0
+            && !seat_count.is_multiple_of(64)
         {
             *last = (1 << (seat_count % 64)) - 1;
         }

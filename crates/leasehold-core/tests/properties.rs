@@ -2,6 +2,12 @@
 //!
 //! A failure prints its seed; `LEASEHOLD_SEED=n` runs that seed alone.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "only the rules themselves do not print"
+)]
+
 use leasehold_core::invariants::{Watch, check};
 use leasehold_core::random::RandomCommands;
 use leasehold_core::{Changes, Epoch, State, Timestamp};

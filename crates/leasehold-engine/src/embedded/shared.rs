@@ -18,8 +18,11 @@ pub(crate) enum Job {
     /// Carry out a command; the reply comes after the commit.
     Execute { request: Box<Request>, reply: oneshot::Sender<Result<Done, EngineError>> },
     /// Look at the state after the commit.
-    Read(Box<dyn FnOnce(&Reading<'_>) + Send>),
+    Read(Read),
 }
+
+/// A look at the state.
+pub(crate) type Read = Box<dyn FnOnce(&Reading<'_>) + Send>;
 
 /// The durable state, between two commits.
 pub(crate) struct Reading<'a> {

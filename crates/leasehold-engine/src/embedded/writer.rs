@@ -14,7 +14,7 @@ use super::hall::Hall;
 use super::journal::{change_of, put_entry};
 use super::load::Tables;
 use super::projection::Projection;
-use super::shared::{Job, Reading, Shared};
+use super::shared::{Job, Read, Reading, Shared};
 use super::store::Store;
 use crate::{Change, Done, EngineError, EventSummary, IdempotencyKey, Outcome, Request};
 
@@ -60,7 +60,7 @@ struct Batch {
     sales: Vec<Sale>,
     answers: Vec<(u64, IdempotencyKey, Vec<u8>)>,
     replies: Vec<Pending>,
-    reads: Vec<Box<dyn FnOnce(&Reading<'_>) + Send>>,
+    reads: Vec<Read>,
     forget_answers_below: Option<u64>,
 }
 
