@@ -1,0 +1,125 @@
+//! The command at a terminal: what it prints, and what it exits with.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use leasehold_api::{CreateEvent, CreateHold, ItemSpec, SeatSpec};
+use leasehold_client::{Client, Request};
+use leasehold_testkit::Launch;
+
+fn leasehold(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_leasehold")).args(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn it_does_not_listen_to_strangers_unless_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("x.db");
+    let refused = leasehold(&["serve", "--listen", "0.0.0.0:0", "--data", data.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+    let why = stderr(&refused);
+    assert!(why.contains("no API keys") && why.contains("--insecure-listen-without-keys"), "{why}");
+    assert!(!data.exists(), "nothing was begun");
+}
+
+#[tokio::test]
+async fn a_running_server_is_listed_checked_and_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, copy) = (folder.path().join("shop.db"), folder.path().join("copy.db"));
+    let server = Launch::new(Path::new(env!("CARGO_BIN_EXE_leasehold")), &data).start();
+    let url = format!("http://{}", server.address());
+    let mut client = Client::new(&url);
+    let seats = ["A-1", "A-2"].map(|id| SeatSpec::Id(id.to_owned())).to_vec();
+    let event = CreateEvent { id: "gala".to_owned(), seats, ..CreateEvent::default() };
+    assert_eq!(client.send(Request::post("/v1/events", &event)).await.unwrap().status, 201);
+    let holder = Some("ada".to_owned());
+    let hold = CreateHold { items: vec![ItemSpec::seat("A-1")], holder, ..CreateHold::default() };
+    assert_eq!(client.send(Request::post("/v1/events/gala/holds", &hold)).await.unwrap().status, 201);
+
+    let events = leasehold(&["events", "--url", &url]);
+    assert!(events.status.success() && stdout(&events).contains("gala"), "{events:?}");
+    let holds = leasehold(&["holds", "gala", "--url", &url]);
+    assert!(stdout(&holds).contains("ada") && stdout(&holds).contains("A-1"), "{holds:?}");
+    assert!(!stdout(&holds).contains("secret"), "a list has no secrets");
+    let unknown = leasehold(&["holds", "nowhere", "--url", &url]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(stderr(&unknown).contains("404 not-found"), "{unknown:?}");
+
+    let (data, copy) = (data.to_str().unwrap(), copy.to_str().unwrap());
+    let checked = leasehold(&["check", data]);
+    assert!(checked.status.success() && stdout(&checked).contains("all invariants hold"), "{checked:?}");
+    let copied = leasehold(&["backup", data, "--to", copy]);
+    assert!(copied.status.success(), "{copied:?}");
+    assert!(!leasehold(&["backup", data, "--to", copy]).status.success(), "a copy never overwrites");
+    let checked = leasehold(&["check", copy, "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!((report["events"].as_u64(), report["holds"].as_u64()), (Some(1), Some(1)));
+}
+
+#[tokio::test]
+async fn a_second_server_on_the_same_file_says_why_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("shop.db");
+    let _server = Launch::new(Path::new(env!("CARGO_BIN_EXE_leasehold")), &data).start();
+    let second = leasehold(&["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains("in use by another process"), "{second:?}");
+}
+
+#[test]
+fn a_file_that_was_tampered_with_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("shop.db");
+    let mut server = Launch::new(Path::new(env!("CARGO_BIN_EXE_leasehold")), &data).start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = Client::new(server.address());
+        let event = CreateEvent {
+            id: "gala".to_owned(),
+            seats: vec![SeatSpec::Id("A-1".to_owned())],
+            ..CreateEvent::default()
+        };
+        assert_eq!(client.send(Request::post("/v1/events", &event)).await.unwrap().status, 201);
+    });
+    assert_eq!(server.sigterm_and_wait().code(), Some(0));
+    // A sale that no booking explains.
+    let connection = rusqlite::Connection::open(&data).unwrap();
+    connection.execute("INSERT INTO sales (event_no, seat_no, booking_no) VALUES (0, 0, 99)", []).unwrap();
+    drop(connection);
+    let checked = leasehold(&["check", data.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(stdout(&checked).contains("broken: sales"), "{checked:?}");
+}
+
+#[test]
+fn rush_sells_exactly_what_there_is_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.html");
+    let args = ["rush", "--seats", "3", "--users", "50", "--duration", "1s", "--json", "--report"];
+    let output = leasehold(&[&args[..], &[report.to_str().unwrap()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(verdict["verdict"]["passed"], true, "{verdict}");
+    let page = std::fs::read_to_string(report).unwrap();
+    assert!(page.contains("<svg") && page.contains("exactly 3 of 3"), "the report shows the verdict");
+}
+
+#[test]
+fn help_has_examples_and_completions_are_printed() {
+    for command in ["serve", "demo", "check", "backup", "events", "holds"] {
+        let help = leasehold(&[command, "--help"]);
+        assert!(help.status.success() && stdout(&help).contains("Examples:"), "{command}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&leasehold(&["completions", shell])).contains("leasehold"), "{shell}");
+    }
+    assert_eq!(leasehold(&["sreve"]).status.code(), Some(2));
+}

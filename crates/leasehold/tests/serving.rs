@@ -1,0 +1,212 @@
+//! The server as a whole: availability, limits, proxies, counters, documents, and stopping without losing anything.
+
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold_api::{Availability, CreateEvent, CreateHold, HoldView, ItemSpec, LayoutSpec, SectionSpec};
+use leasehold_client::{Client, Request, Response};
+use leasehold_testkit::{Launch, ServerProcess};
+
+fn start(args: &[&str]) -> (tempfile::TempDir, ServerProcess) {
+    let folder = tempfile::tempdir().unwrap();
+    let launch = Launch::new(Path::new(env!("CARGO_BIN_EXE_leasehold")), &folder.path().join("serving.db"));
+    let server = launch.args(args).start();
+    (folder, server)
+}
+
+async fn create_event(client: &mut Client, id: &str, rows: u32, seats_per_row: u32) {
+    let sections = vec![SectionSpec { name: "A".to_owned(), rows, seats_per_row }];
+    let layout = Some(LayoutSpec { sections });
+    let event = CreateEvent { id: id.to_owned(), layout, ..CreateEvent::default() };
+    let created = client.send(Request::post("/v1/events", &event)).await.unwrap();
+    assert_eq!(created.status, 201, "{created:?}");
+}
+
+fn hold(event: &str, seat: &str) -> Request {
+    let body = CreateHold { items: vec![ItemSpec::seat(seat)], ..CreateHold::default() };
+    Request::post(format!("/v1/events/{event}/holds"), &body)
+}
+
+fn header<'a>(response: &'a Response, name: &str) -> &'a str {
+    response.headers.get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn fifty_thousand_seats_fit_in_one_small_answer_and_changes_in_a_smaller_one() {
+    let (_folder, server) = start(&[]);
+    let mut client = Client::new(server.address());
+    create_event(&mut client, "arena", 500, 100).await;
+    let path = "/v1/events/arena/availability";
+    let whole = client.send(Request::get(path).header("accept-encoding", "gzip")).await.unwrap();
+    assert_eq!((whole.status, header(&whole, "content-encoding")), (200, "gzip"));
+    assert!(whole.body.len() < 4_096, "{} bytes", whole.body.len());
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&whole.body[..]).read_to_string(&mut text).unwrap();
+    let seen: Availability = serde_json::from_str(&text).unwrap();
+    assert_eq!(seen.seats.as_ref().unwrap().len(), 50_000);
+
+    let tag = header(&whole, "etag").to_owned();
+    let same = client.send(Request::get(path).header("if-none-match", &tag)).await.unwrap();
+    assert_eq!((same.status, same.body.len()), (304, 0));
+    assert_eq!(client.send(hold("arena", "A-500-100")).await.unwrap().status, 201);
+    let other = client.send(Request::get(path).header("if-none-match", &tag)).await.unwrap();
+    assert_eq!(other.status, 200, "the seats changed, so the tag did");
+    let delta = client.send(Request::get(format!("{path}?since={}", seen.version))).await.unwrap();
+    let delta: Availability = delta.json().unwrap();
+    assert!(!delta.full && delta.seats.is_none());
+    let changes = delta.changes.unwrap();
+    assert_eq!((changes.len(), changes[0].0, changes[0].1), (1, 49_999, 'h'));
+}
+
+#[tokio::test]
+async fn an_address_has_its_rate_and_a_forged_header_gives_it_no_other() {
+    let (_folder, server) = start(&["--address-rate", "1:3"]);
+    let mut client = Client::new(server.address());
+    let mut limited = None;
+    for attempt in 0..6 {
+        let request = Request::get("/v1/events").header("x-forwarded-for", format!("203.0.113.{attempt}"));
+        let answer = client.send(request).await.unwrap();
+        if answer.status == 429 {
+            limited = Some(answer);
+        }
+    }
+    let limited = limited.expect("six requests in a moment are more than a burst of three");
+    assert_eq!(limited.code().as_deref(), Some("quota-exceeded"));
+    assert!(header(&limited, "retry-after").parse::<u64>().unwrap() >= 1);
+    assert_eq!(header(&limited, "ratelimit-policy"), "\"address\";q=1;w=1");
+    assert!(header(&limited, "ratelimit").starts_with("\"address\";r=0;t="));
+    for probe in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(
+            client.send(Request::get(probe)).await.unwrap().status,
+            200,
+            "a probe is not load: {probe}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_speaks_for_its_clients() {
+    let (_folder, server) = start(&["--address-rate", "1:2", "--trusted-proxies", "127.0.0.0/8"]);
+    let mut client = Client::new(server.address());
+    for number in 0..8 {
+        let request = Request::get("/v1/events").header("x-forwarded-for", format!("203.0.113.{number}"));
+        assert_eq!(client.send(request).await.unwrap().status, 200, "each address has its own rate");
+    }
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        let request = Request::get("/v1/events").header("x-forwarded-for", "198.51.100.1");
+        statuses.push(client.send(request).await.unwrap().status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+#[tokio::test]
+async fn an_event_has_its_rate() {
+    let (_folder, server) = start(&["--event-rate", "1:2"]);
+    let mut client = Client::new(server.address());
+    create_event(&mut client, "hot", 1, 10).await;
+    create_event(&mut client, "calm", 1, 10).await;
+    let mut statuses = Vec::new();
+    for seat in 1..=5 {
+        statuses.push(client.send(hold("hot", &format!("A-1-{seat}"))).await.unwrap().status);
+    }
+    assert!(statuses.starts_with(&[201, 201]) && statuses.contains(&429), "{statuses:?}");
+    assert_eq!(client.send(hold("calm", "A-1-1")).await.unwrap().status, 201);
+}
+
+#[tokio::test]
+async fn a_key_can_be_required() {
+    let (_folder, server) = start(&["--require-idempotency-key"]);
+    let mut client = Client::new(server.address());
+    let event = CreateEvent { id: "gala".to_owned(), ..CreateEvent::default() };
+    let refused = client.send(Request::post("/v1/events", &event)).await.unwrap();
+    assert_eq!((refused.status, refused.code().as_deref()), (400, Some("idempotency-missing")));
+}
+
+#[tokio::test]
+async fn the_counters_count() {
+    let (_folder, server) = start(&[]);
+    let mut client = Client::new(server.address());
+    create_event(&mut client, "gala", 1, 2).await;
+    let granted: HoldView = client.send(hold("gala", "A-1-1")).await.unwrap().json().unwrap();
+    assert_eq!(client.send(hold("gala", "A-1-1")).await.unwrap().status, 409);
+    let confirm =
+        Request::new(leasehold_client::Method::POST, format!("/v1/holds/{}/confirm", granted.hold_id));
+    assert_eq!(client.send(confirm.secret(granted.secret.unwrap())).await.unwrap().status, 201);
+    let metrics = client.send(Request::get("/metrics")).await.unwrap();
+    let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+    for line in [
+        "leasehold_holds_granted_total 1",
+        "leasehold_refused_total{reason=\"seat-taken\"} 1",
+        "leasehold_bookings_created_total 1",
+        "leasehold_holds_expired_total 0",
+        "leasehold_confirm_conflicts_total 0",
+        "leasehold_hold_seconds_count 1",
+        "leasehold_http_responses_total{status=\"409\"} 1",
+    ] {
+        assert!(text.contains(line), "no `{line}` in\n{text}");
+    }
+    for name in
+        ["leasehold_commit_commands_bucket", "leasehold_commit_seconds_bucket", "leasehold_queue_depth"]
+    {
+        assert!(text.contains(name), "no {name}");
+    }
+}
+
+#[tokio::test]
+async fn the_api_is_described_and_the_page_needs_nothing_from_elsewhere() {
+    let (_folder, server) = start(&[]);
+    let mut client = Client::new(server.address());
+    let document = client.send(Request::get("/openapi.json")).await.unwrap();
+    let document: serde_json::Value = document.json().unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    for path in ["/v1/events/{event}/holds", "/v1/holds/{hold}/confirm", "/v1/events/{event}/stream"] {
+        assert!(paths.contains_key(path), "{path} is not described");
+    }
+    let page = client.send(Request::get("/docs")).await.unwrap();
+    let html = String::from_utf8(page.body.to_vec()).unwrap();
+    assert!(!html.contains("http://") && !html.contains("https://"), "{html}");
+    assert!(header(&page, "content-security-policy").starts_with("default-src 'none'"));
+    let script =
+        client.send(Request::get("/docs/reference.js").header("accept-encoding", "gzip")).await.unwrap();
+    assert_eq!((script.status, header(&script, "content-encoding")), (200, "gzip"));
+    assert!(script.body.len() > 100_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_finishes_what_was_accepted_and_ends_streams() {
+    let (_folder, mut server) = start(&[]);
+    let mut client = Client::new(server.address());
+    create_event(&mut client, "gala", 1, 200).await;
+    let mut stream = leasehold_testkit::RawConnection::open(server.address()).unwrap();
+    stream.write(&leasehold_testkit::request_bytes("GET", "/v1/events/gala/stream", &[], b"")).unwrap();
+    stream.read_until(|bytes| bytes.windows(5).any(|part| part == b"hello"), Duration::from_secs(5));
+    let buyers: Vec<_> = (1..=200)
+        .map(|seat| {
+            let mut client = Client::new(server.address());
+            tokio::spawn(async move { client.send(hold("gala", &format!("A-1-{seat}"))).await })
+        })
+        .collect();
+    // The signal comes when some have their answer and others wait for theirs.
+    for _ in 0..1_000 {
+        let event = client.send(Request::get("/v1/events/gala")).await.unwrap();
+        let event: leasehold_api::EventView = event.json().unwrap();
+        if event.seats.held > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let begun = std::time::Instant::now();
+    let status = tokio::task::spawn_blocking(move || server.sigterm_and_wait()).await.unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(8), "a stream does not hold the server up");
+    let mut answered = 0;
+    for buyer in buyers {
+        if let Ok(answer) = buyer.await.unwrap() {
+            assert!(matches!(answer.status, 201 | 503), "{answer:?}");
+            answered += u32::from(answer.status == 201);
+        }
+    }
+    assert!(answered > 0, "some were accepted before the signal");
+}
