@@ -50,6 +50,7 @@ mod hold;
 mod changes;
 mod command;
 mod state;
+mod table;
 
 mod apply;
 mod best;

@@ -1,16 +1,19 @@
 //! Everything that is known: events, holds, bookings, blocks and payments, with the ways to find them.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::HashMap;
 
 use crate::hold::units;
+use crate::table::Table;
 use crate::{
     Block, BlockId, BlockSlot, Booking, BookingId, BookingSlot, BookingState, Changes, Entry, Epoch, Event,
     EventNo, Hold, HoldEnd, HoldId, HoldSlot, HoldState, Item, Kind, Name, Owner, Payment, Reference,
     Timestamp, Touched,
 };
+
+/// Holds for which there is room from the start: making room later moves all their ids at once.
+const HOLDS_AT_START: usize = 1 << 20;
 
 /// The whole state. Changed by [`State::apply`] and [`State::expire_due`], and by nothing else once it is loaded.
 #[derive(Debug, Clone)]
@@ -30,26 +33,6 @@ pub struct State {
     ended: VecDeque<HoldSlot>,
 }
 
-/// Things in slots, found by their id. Slots of removed things are used again.
-#[derive(Debug, Clone)]
-pub(crate) struct Table<T> {
-    /// In pieces, so that growing never moves what is there.
-    pieces: Vec<Vec<Option<T>>>,
-    vacant: Vec<u32>,
-    by_id: HashTable<u32>,
-    hasher: DefaultHashBuilder,
-}
-
-/// Slots in one piece of a table.
-const PIECE: usize = 4_096;
-/// Ids for which a table has room from the start: making room later moves all of them at once.
-const IDS_AT_START: usize = 1 << 20;
-
-/// A thing with an id.
-pub(crate) trait Identified {
-    fn raw_id(&self) -> u128;
-}
-
 impl State {
     /// Nothing at all, in this epoch.
     pub fn new(epoch: Epoch) -> Self {
@@ -58,9 +41,9 @@ impl State {
             seq: 0,
             events: Vec::new(),
             event_ids: HashMap::new(),
-            holds: Table::new(IDS_AT_START),
-            bookings: Table::new(0),
-            blocks: Table::new(0),
+            holds: Table::with_room(HOLDS_AT_START),
+            bookings: Table::with_room(0),
+            blocks: Table::with_room(0),
             payments: HashMap::new(),
             due: BTreeSet::new(),
             ended: VecDeque::new(),
@@ -378,127 +361,6 @@ fn own(
         }
     }
     Ok(())
-}
-
-impl<T: Identified> Table<T> {
-    fn new(ids: usize) -> Self {
-        let hasher = DefaultHashBuilder::default();
-        Self { pieces: Vec::new(), vacant: Vec::new(), by_id: HashTable::with_capacity(ids), hasher }
-    }
-
-    pub(crate) fn get(&self, slot: u32) -> Option<&T> {
-        let place = slot as usize;
-        self.pieces.get(place / PIECE)?.get(place % PIECE)?.as_ref()
-    }
-
-    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
-        let place = slot as usize;
-        self.pieces.get_mut(place / PIECE)?.get_mut(place % PIECE)?.as_mut()
-    }
-
-    pub(crate) fn find(&self, id: u128) -> Option<u32> {
-        self.by_id.find(self.hasher.hash_one(id), |&slot| self.raw_id(slot) == id).copied()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let slots = self.pieces.iter().flatten().enumerate();
-        slots.filter_map(|(slot, thing)| Some((slot as u32, thing.as_ref()?)))
-    }
-
-    /// Puts a new thing in a slot and says which.
-    pub(crate) fn put(&mut self, thing: T) -> u32 {
-        let id = thing.raw_id();
-        let slot = self.vacant.pop().unwrap_or_else(|| self.length());
-        *self.slot_mut(slot) = Some(thing);
-        self.index(id, slot);
-        slot
-    }
-
-    pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
-        let id = self.get(slot)?.raw_id();
-        if let Ok(found) = self.by_id.find_entry(self.hasher.hash_one(id), |&other| other == slot) {
-            found.remove();
-        }
-        self.vacant.push(slot);
-        self.slot_mut(slot).take()
-    }
-
-    /// Loading: puts a thing in this very slot, in place of what was there.
-    fn put_at(&mut self, slot: u32, thing: T) {
-        let id = thing.raw_id();
-        let known = self.raw_id(slot) == id;
-        if !known {
-            self.remove(slot);
-        }
-        *self.slot_mut(slot) = Some(thing);
-        if !known {
-            self.index(id, slot);
-        }
-    }
-
-    /// Loading: lists the slots that nothing was put in.
-    fn find_vacant(&mut self) {
-        let empty = self.pieces.iter().flatten().enumerate().filter(|(_, thing)| thing.is_none());
-        self.vacant = empty.map(|(slot, _)| slot as u32).collect();
-        // The lowest is used first, so that the table stays dense.
-        self.vacant.reverse();
-    }
-
-    fn index(&mut self, id: u128, slot: u32) {
-        let Self { pieces, by_id, hasher, .. } = self;
-        by_id.insert_unique(hasher.hash_one(id), slot, |&other| {
-            let place = other as usize;
-            hasher.hash_one(pieces[place / PIECE][place % PIECE].as_ref().map_or(0, Identified::raw_id))
-        });
-    }
-
-    /// The slot, with all before it.
-    fn slot_mut(&mut self, slot: u32) -> &mut Option<T> {
-        let place = slot as usize;
-        while self.pieces.len() <= place / PIECE {
-            if let Some(last) = self.pieces.last_mut() {
-                last.resize_with(PIECE, || None);
-            }
-            self.pieces.push(Vec::new());
-        }
-        let piece = &mut self.pieces[place / PIECE];
-        if piece.is_empty() {
-            piece.reserve_exact(PIECE);
-        }
-        if piece.len() <= place % PIECE {
-            piece.resize_with(place % PIECE + 1, || None);
-        }
-        &mut piece[place % PIECE]
-    }
-
-    fn length(&self) -> u32 {
-        match self.pieces.split_last() {
-            Some((last, full)) => (full.len() * PIECE + last.len()) as u32,
-            None => 0,
-        }
-    }
-
-    fn raw_id(&self, slot: u32) -> u128 {
-        self.get(slot).map_or(0, Identified::raw_id)
-    }
-}
-
-impl Identified for Hold {
-    fn raw_id(&self) -> u128 {
-        self.id.as_raw()
-    }
-}
-
-impl Identified for Booking {
-    fn raw_id(&self) -> u128 {
-        self.id.as_raw()
-    }
-}
-
-impl Identified for Block {
-    fn raw_id(&self) -> u128 {
-        self.id.as_raw()
-    }
 }
 
 impl State {

@@ -1,7 +1,7 @@
 //! For tests only: the real server as a process, faults, recorded histories and the checker that judges them.
 //!
 //! A test starts a [`ServerProcess`], talks to it through [`RecordingClient`]s that write every request and
-//! answer into one [`History`], does something bad to the process, reads everything back with [`read_back`],
+//! answer into one [`History`], does something bad to the process, reads everything back with [`read_back()`],
 //! and lets [`check`] judge. The checker knows the HTTP API and none of our code: it works from what was
 //! asked and what was answered, so a mistake in the rules cannot hide itself.
 

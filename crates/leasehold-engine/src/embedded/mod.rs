@@ -16,6 +16,7 @@ mod image;
 mod journal;
 mod keys;
 mod load;
+mod messenger;
 mod projection;
 mod queue;
 mod shared;
@@ -40,6 +41,7 @@ use self::bugs::{Bug, planted};
 use self::hall::Hall;
 use self::keys::{ANSWERS_AGE_MAX, ANSWERS_MAX, Begin};
 use self::load::Tables;
+use self::messenger::Messenger;
 use self::queue::{Queue, Rejected, Weight};
 use self::shared::{Job, Reading, Shared};
 use self::store::Store;
@@ -123,7 +125,8 @@ impl EmbeddedEngine {
         }
         halls.iter().for_each(|hall| shared.add_hall(Arc::clone(hall)));
         shared.set_next_due(loaded.state.next_due());
-        let mut writer = Writer::new(Arc::clone(&shared), store, loaded.state, halls, tables);
+        let mut writer =
+            Writer::new(Arc::clone(&shared), store, loaded.state, halls, tables, Messenger::start());
         for touched in &loaded.behind {
             writer.projection.mark(touched, &writer.state);
         }

@@ -13,6 +13,7 @@ use super::bugs::{Bug, planted};
 use super::hall::Hall;
 use super::journal::{change_of, put_entry};
 use super::load::Tables;
+use super::messenger::Messenger;
 use super::projection::Projection;
 use super::shared::{Job, Read, Reading, Shared};
 use super::store::Store;
@@ -42,6 +43,7 @@ pub(crate) struct Writer {
     pub(crate) projection: Projection,
     /// Everything up to here is in the tables.
     pub(crate) floor: u64,
+    messenger: Messenger,
     batch: Batch,
     since_checkpoint: usize,
     trimmable: bool,
@@ -83,6 +85,7 @@ impl Writer {
         state: State,
         halls: Vec<Arc<Hall>>,
         tables: Tables,
+        messenger: Messenger,
     ) -> Self {
         Self {
             shared,
@@ -91,6 +94,7 @@ impl Writer {
             halls,
             projection: Projection::onto(tables.venues),
             floor: tables.floor,
+            messenger,
             batch: Batch::default(),
             since_checkpoint: 0,
             trimmable: true,
@@ -334,6 +338,10 @@ impl Writer {
     }
 
     fn answer(&mut self, now: Timestamp) {
+        if self.batch.replies.is_empty() {
+            return;
+        }
+        let mut answers = Vec::with_capacity(self.batch.replies.len());
         for pending in self.batch.replies.drain(..) {
             match (pending.key, pending.seq) {
                 (Some(key), Some(seq)) => {
@@ -352,9 +360,9 @@ impl Writer {
                 },
                 Err(refusal) => Err(EngineError::Refused(refusal)),
             };
-            // A caller that went away finds its answer under its idempotency key.
-            let _ = pending.reply.send(result);
+            answers.push((pending.reply, result));
         }
+        self.messenger.deliver(answers);
         if !planted(Bug::IdempotencyOutsideCommit) {
             self.batch.answers.clear();
         }
