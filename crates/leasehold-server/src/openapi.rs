@@ -37,6 +37,14 @@ use crate::http::{availability, blocks, bookings, events, health, holds, payment
         health::ready,
         health::metrics,
     ),
+    tags(
+        (name = "events", description = "What is for sale, and how it stands."),
+        (name = "holds", description = "Seats and units kept for a buyer who has not paid yet."),
+        (name = "payment", description = "A hold's time stands still while its buyer pays."),
+        (name = "bookings", description = "Sales."),
+        (name = "operating", description = "For whoever runs the sale."),
+        (name = "health", description = "For whoever runs the server."),
+    ),
     components(schemas(api::StreamReset))
 )]
 struct Document;

@@ -18,7 +18,7 @@ const PAGE: &str = r#"<!doctype html>
 <title>Leasehold API</title>
 </head>
 <body>
-<script id="api-reference" data-url="/openapi.json" data-configuration='{"withDefaultFonts":false,"telemetry":false,"agent":{"disabled":true},"hideClientButton":true}'></script>
+<script id="api-reference" data-url="/openapi.json" data-configuration='{"withDefaultFonts":false,"telemetry":false,"agent":{"disabled":true},"hideClientButton":true,"showDeveloperTools":"never"}'></script>
 <script src="/docs/reference.js"></script>
 </body>
 </html>
