@@ -29,7 +29,7 @@ impl Table {
     /// Adds a ratio of ours to a peer's.
     pub(crate) fn ratio(&mut self, work: &str, ours: String, peer: String, ratio: f64, aim: Aim) {
         let (reached, aim) = aim.judge(ratio, "");
-        self.add(Row { work: work.to_owned(), ours, peer, result: format!("{ratio:.2}"), aim, reached });
+        self.add(Row { work: work.to_owned(), ours, peer, result: format!("{ratio:.3}"), aim, reached });
     }
 
     /// Adds a figure that stands for itself.

@@ -376,3 +376,39 @@ async fn a_refund_that_is_due_is_remembered() {
     let known = held(engine.hold(late.id, secret).await.unwrap());
     assert!(known.has_payment(), "it has to do with money, so it is not forgotten");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_much_is_shed_and_what_was_accepted_is_done() {
+    let folder = folder();
+    let options = EmbeddedOptions::new(folder.path().join("a.db")).queue_length_max(8);
+    let engine = Arc::new(EmbeddedEngine::open(options).unwrap());
+    let venue = create_event(engine.as_ref(), 10, 100).await;
+    let callers: Vec<_> = (0..1_000)
+        .map(|seat| {
+            let (engine, venue) = (Arc::clone(&engine), Arc::clone(&venue));
+            tokio::spawn(async move { engine.execute(hold(&venue, seat, 60_000)).await })
+        })
+        .collect();
+    let (mut granted, mut shed) = (0, 0);
+    for caller in callers {
+        match caller.await.unwrap() {
+            Ok(_) => granted += 1,
+            Err(EngineError::Overloaded) => shed += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(shed > 0 && granted > 0, "{granted} granted, {shed} shed");
+    assert_eq!(engine.event(&venue).await.unwrap().counts.held, granted);
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_program_is_refused() {
+    let folder = folder();
+    let path = folder.path().join("a.db");
+    drop(open(&path));
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+    let error = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
+    assert!(matches!(error, OpenError::TooNew { found: 99, .. }), "{error}");
+}

@@ -210,3 +210,33 @@ async fn stopping_finishes_what_was_accepted_and_ends_streams() {
     }
     assert!(answered > 0, "some were accepted before the signal");
 }
+
+#[tokio::test]
+async fn a_connection_too_many_is_told_so_and_a_free_place_is_used_again() {
+    let (_folder, server) = start(&["--connections-max", "5"]);
+    let mut idle: Vec<_> =
+        (0..5).map(|_| leasehold_testkit::RawConnection::open(server.address()).unwrap()).collect();
+    let request = leasehold_testkit::request_bytes("GET", "/healthz", &[], b"");
+    let mut refused = None;
+    for _ in 0..50 {
+        let mut one_more = leasehold_testkit::RawConnection::open(server.address()).unwrap();
+        if let Some(answer) = one_more.read_answer(Duration::from_millis(200)) {
+            refused = Some(answer);
+            break;
+        }
+    }
+    let refused = refused.expect("a connection too many gets an answer");
+    assert_eq!((refused.status, refused.code().as_deref()), (503, Some("overloaded")));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    idle.clear();
+    let mut served = false;
+    for _ in 0..50 {
+        let mut next = leasehold_testkit::RawConnection::open(server.address()).unwrap();
+        next.write(&request).unwrap();
+        served |= next.read_answer(Duration::from_millis(500)).is_some_and(|answer| answer.status == 200);
+        if served {
+            break;
+        }
+    }
+    assert!(served, "places that are free again are given");
+}

@@ -109,7 +109,10 @@ impl EmbeddedEngine {
         let mut store = Store::open(&options.path)?;
         let (key, epoch) = store.identity(options.clock.now())?;
         let at = |source| OpenError::Sqlite { path: options.path.clone(), source };
-        let loaded = load::load(&store.connection, &options.path, epoch)?;
+        let checking = store.quick_check();
+        let loaded = load::load(&store.connection, &options.path, epoch);
+        checking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let loaded = loaded?;
         let tables = Tables { venues: loaded.venues, ..Tables::of(&store.connection).map_err(at)? };
         let clock = options.clock.not_before(loaded.last_time);
         let reader = Store::reader(&options.path).map_err(at)?;

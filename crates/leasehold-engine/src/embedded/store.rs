@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use leasehold_core::{Epoch, Timestamp};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
@@ -84,11 +85,6 @@ impl Store {
         let mut connection = Connection::open(path).map_err(at)?;
         set_up(&connection).map_err(at)?;
         migrate(&mut connection, path)?;
-        let verdict: String =
-            connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(at)?;
-        if verdict != "ok" {
-            return Err(OpenError::Damaged { path: path.to_owned(), what: verdict });
-        }
         Ok(Self { path: path.to_owned(), connection, _lock: lock })
     }
 
@@ -98,6 +94,21 @@ impl Store {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(std::time::Duration::from_secs(5))?;
         Ok(connection)
+    }
+
+    /// Looks for damage in the file's structure, on a connection and a thread of its own.
+    pub(crate) fn quick_check(&self) -> JoinHandle<Result<(), OpenError>> {
+        let path = self.path.clone();
+        std::thread::spawn(move || {
+            let check = |path: &Path| -> rusqlite::Result<String> {
+                Self::reader(path)?.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+            };
+            match check(&path) {
+                Ok(verdict) if verdict == "ok" => Ok(()),
+                Ok(what) => Err(OpenError::Damaged { path, what }),
+                Err(source) => Err(OpenError::Sqlite { path, source }),
+            }
+        })
     }
 
     /// The server's key and the epoch. A file that is a backup's copy starts a new epoch.
