@@ -16,7 +16,7 @@ pub struct ConfirmHold {
     #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub order_ref: Option<String>,
     /// Only these of the held items; the rest goes back on sale. All of them when absent.
-    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given_objects", skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<ItemSpec>>,
 }
 

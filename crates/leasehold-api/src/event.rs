@@ -18,13 +18,13 @@ pub struct CreateEvent {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seats: Vec<SeatSpec>,
     /// Seats by arithmetic, instead of `seats`: seat 3 of row 2 in section A is `A-2-3`.
-    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given_object", skip_serializing_if = "Option::is_none")]
     pub layout: Option<LayoutSpec>,
     /// Counted stock: standing places, bottles, licences.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::objects", default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolSpec>,
     /// Rules that differ from the defaults.
-    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given_object", skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
 }
 
@@ -35,7 +35,7 @@ pub enum SeatSpec {
     /// Only the id. What stands before the last `-` is its section.
     Id(String),
     /// The id with its place.
-    Placed(PlacedSeat),
+    Placed(#[serde(deserialize_with = "crate::object")] PlacedSeat),
 }
 
 /// A seat with its place in the venue.
@@ -57,6 +57,7 @@ pub struct PlacedSeat {
 #[serde(deny_unknown_fields)]
 pub struct LayoutSpec {
     /// The sections, best first: best-available looks through them in this order.
+    #[serde(deserialize_with = "crate::objects")]
     pub sections: Vec<SectionSpec>,
 }
 
@@ -133,10 +134,10 @@ pub struct PolicyView {
 #[serde(deny_unknown_fields)]
 pub struct PatchEvent {
     /// Rules to change.
-    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given_object", skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
     /// New capacities. A capacity never falls below what is sold, held and blocked.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::objects", default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolCapacity>,
     /// `open` or `closed`. Closing revokes the holds nobody is paying for.
     #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
@@ -236,7 +237,7 @@ pub struct CreateBlock {
     #[serde(default)]
     pub seats: Vec<String>,
     /// Units of pools.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::objects", default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<BlockedUnits>,
     /// Why, for the log.
     #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]

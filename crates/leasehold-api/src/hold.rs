@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct CreateHold {
     /// What to hold.
+    #[serde(deserialize_with = "crate::objects")]
     pub items: Vec<ItemSpec>,
     /// Who holds it, in the seller's words; the limits per holder count by it.
     #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
@@ -31,7 +32,7 @@ pub struct ItemSpec {
     #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub quantity: Option<u32>,
     /// The best seats that are free, next to each other.
-    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::given_object", skip_serializing_if = "Option::is_none")]
     pub best: Option<BestSpec>,
 }
 
@@ -71,10 +72,10 @@ pub struct PatchHold {
     #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub extend_ms: Option<u64>,
     /// Items to add.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::objects", default, skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<ItemSpec>,
     /// Items to give back.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::objects", default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<ItemSpec>,
     /// Refused with `version-mismatch` unless the hold still has this version.
     #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
