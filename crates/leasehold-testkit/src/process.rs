@@ -56,9 +56,15 @@ impl ServerProcess {
         self.wait_for_exit(Duration::from_secs(10)).expect("a process that got SIGKILL ends");
     }
 
-    /// Stops the world for it.
+    /// Stops the world for it, and waits until every one of its threads stands still: the signal alone
+    /// only asks, and a busy machine lets a thread run on for a while.
     pub fn sigstop(&mut self) {
         self.signal(Signal::STOP);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !is_stopped(self.pid()) {
+            assert!(Instant::now() < deadline, "the server did not stop within 10 s of SIGSTOP");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Lets it go on.
@@ -140,6 +146,16 @@ pub fn raise_open_files_limit(wanted: u64) {
     let maximum = limit.maximum.map(|maximum| maximum.max(wanted));
     let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     raised.unwrap_or_else(|error| panic!("cannot open {wanted} files (now {limit:?}): {error}"));
+}
+
+/// True when every thread of `pid` is in the kernel's state `T`.
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let states = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    // The state follows the name, which stands in brackets and may hold anything.
+    states
+        .map(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+        .all(|stopped| stopped)
 }
 
 fn read_lossy(path: &Path) -> String {
