@@ -1,9 +1,11 @@
 //! What the tests need besides Rust, and how it gets there.
 //!
 //! Tests never skip themselves. What they need is installed before they run, or the run
-//! fails and says what to install.
+//! fails and says what to install. Servers are installed for their programs only: tests start
+//! their own, so no service is started, now or at the next boot.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -14,21 +16,43 @@ use crate::step::{on_path, run};
 struct Package {
     /// The package's name.
     name: &'static str,
-    /// The program whose presence proves that the package is there.
-    program: &'static str,
+    /// Whether the program is there that the package is needed for.
+    is_there: fn() -> bool,
+    /// The service that comes with it, which nobody here wants.
+    service: Option<&'static str>,
     /// What it is needed for.
     why: &'static str,
 }
 
-const NEEDED: [Package; 1] = [Package {
-    name: "strace",
-    program: "strace",
-    why: "shows that every answer is sent after the fsync it rests on, and makes writes fail on purpose",
-}];
+const NEEDED: [Package; 3] = [
+    Package {
+        name: "strace",
+        is_there: || on_path("strace"),
+        service: None,
+        why: "shows that every answer is sent after the fsync it rests on, and makes writes fail on purpose",
+    },
+    Package {
+        name: "redis-server",
+        is_there: || on_path("redis-server"),
+        service: Some("redis-server.service"),
+        why: "the locks on Redis, on a cluster, behind Sentinel and on several independent servers",
+    },
+    Package {
+        name: "postgresql",
+        is_there: postgres_is_there,
+        service: Some("postgresql.service"),
+        why: "the locks on PostgreSQL",
+    },
+];
+
+/// What decides whether the scripts of a package may start a service; 101 means no.
+const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
+/// What decides whether PostgreSQL's package makes a database of its own.
+const CLUSTER_POLICY: &str = "/etc/postgresql-common/createcluster.d/no-main-cluster.conf";
 
 /// Makes sure that everything in the table is there; as root, by installing it.
 pub(crate) fn ensure() -> Result<()> {
-    let missing: Vec<&Package> = NEEDED.iter().filter(|package| !on_path(package.program)).collect();
+    let missing: Vec<&Package> = NEEDED.iter().filter(|package| !(package.is_there)()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -48,17 +72,68 @@ pub(crate) fn ensure() -> Result<()> {
             "the tests need packages that are not installed; as root, run\n\n  apt-get update && {install}\n"
         );
     }
+    install_quietly(&missing)?;
+    match missing.iter().find(|package| !(package.is_there)()) {
+        None => Ok(()),
+        Some(package) => bail!("{} is installed, yet its program is not found", package.name),
+    }
+}
+
+fn install_quietly(packages: &[&Package]) -> Result<()> {
+    let _no_start = WhileInstalling::write(SERVICE_POLICY, "#!/bin/sh\nexit 101\n")?;
+    let _no_database = WhileInstalling::write(CLUSTER_POLICY, "create_main_cluster = false\n")?;
     run(Command::new("apt-get").arg("update"))?;
     run(Command::new("apt-get")
         .args(["install", "-y", "--no-install-recommends"])
-        .args(&names)
+        .args(packages.iter().map(|package| package.name))
         .env("DEBIAN_FRONTEND", "noninteractive"))?;
-    match missing.iter().find(|package| !on_path(package.program)) {
-        None => Ok(()),
-        Some(package) => {
-            bail!("{} is installed, yet there is no `{}` on the path", package.name, package.program)
+    for service in packages.iter().filter_map(|package| package.service) {
+        // Only a systemd that is in charge of the machine has anything to disable.
+        if Path::new("/run/systemd/system").exists() {
+            run(Command::new("systemctl").args(["disable", "--now", service]))?;
         }
     }
+    Ok(())
+}
+
+/// A file that tells the scripts of packages what not to do, and is gone when they are done.
+struct WhileInstalling {
+    /// `None` when the machine has such a file already; its owner's word counts, and it stays.
+    ours: Option<PathBuf>,
+}
+
+impl WhileInstalling {
+    fn write(path: &str, text: &str) -> Result<Self> {
+        use std::os::unix::fs::PermissionsExt;
+        let path = Path::new(path);
+        if path.exists() {
+            return Ok(Self { ours: None });
+        }
+        let folder = path.parent().expect("the path of a file has a folder");
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        let written = Self { ours: Some(path.to_path_buf()) };
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+            .with_context(|| format!("cannot make {} executable", path.display()))?;
+        Ok(written)
+    }
+}
+
+impl Drop for WhileInstalling {
+    fn drop(&mut self) {
+        if let Some(path) = &self.ours
+            && let Err(error) = fs::remove_file(path)
+        {
+            eprintln!("remove {} by hand: {error}", path.display());
+        }
+    }
+}
+
+/// Debian keeps the programs of each version in a folder of their own, off the path.
+fn postgres_is_there() -> bool {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    versions.map(|version| version.path().join("bin/initdb")).any(|initdb| initdb.is_file())
+        || on_path("initdb")
 }
 
 fn is_root() -> Result<bool> {
