@@ -19,6 +19,8 @@ mod raw;
 mod read_back;
 mod recording;
 mod route;
+pub mod servers;
+mod signals;
 mod stage;
 mod workload;
 
