@@ -1,0 +1,212 @@
+//! What the keeper has to do and when: leases to renew, leases to declare lost, names to give back.
+//!
+//! Everything here is short work under one lock. Guards and abandoned acquisitions only write a line into
+//! it, which is why dropping them never blocks.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::tenure::Tenure;
+use crate::backend::Held;
+use crate::clock::Moment;
+
+/// Most releases that wait for the store. Beyond it the oldest are left to end by themselves.
+const RELEASES_MAX: usize = 10_000;
+
+/// Timers stand still while the machine is suspended, so the keeper looks at the real time at least this
+/// often.
+const TICK: Duration = Duration::from_millis(250);
+
+/// An abandoned acquisition is released at once and then again: its request may still be on its way.
+const RELEASE_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// A release without an answer is tried again so often, ever more slowly.
+const RELEASE_TRIES_MAX: u32 = 8;
+
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    inner: Mutex<Inner>,
+    pub(crate) wake: Notify,
+    keeper_runs: AtomicBool,
+    next_id: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    due: BTreeMap<(Moment, u64), Arc<Tenure>>,
+    releases: VecDeque<Release>,
+    /// Releases that the keeper is busy with.
+    releasing: usize,
+    /// When the keeper looks next by itself.
+    sleeps_until: Option<Moment>,
+    closing: bool,
+}
+
+/// Names to give back.
+#[derive(Debug)]
+pub(crate) struct Release {
+    pub(crate) held: Held,
+    not_before: Moment,
+    /// Passes that remain although the store has answered, because a request may still be on its way.
+    passes: &'static [Duration],
+    tries: u32,
+}
+
+/// What is to be done now.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) due: Vec<Arc<Tenure>>,
+    pub(crate) releases: Vec<Release>,
+    /// When to look again.
+    pub(crate) next: Moment,
+    pub(crate) finished: bool,
+}
+
+impl Release {
+    /// Of a lease that was granted.
+    pub(crate) fn granted(held: Held, now: Moment) -> Self {
+        Self { held, not_before: now, passes: &[], tries: 0 }
+    }
+
+    /// Of an acquisition whose outcome nobody saw.
+    pub(crate) fn abandoned(held: Held, now: Moment) -> Self {
+        Self { held, not_before: now, passes: &RELEASE_AGAIN_AFTER, tries: 0 }
+    }
+
+    fn again(mut self, now: Moment, answered: bool) -> Option<Self> {
+        if answered {
+            let (pause, rest) = self.passes.split_first()?;
+            self.not_before = now + *pause;
+            self.passes = rest;
+            return Some(self);
+        }
+        self.tries += 1;
+        self.not_before = now + Duration::from_millis(50) * 2u32.pow(self.tries.min(6));
+        (self.tries < RELEASE_TRIES_MAX).then_some(self)
+    }
+}
+
+impl Registry {
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Has the keeper look at a lease at `due`.
+    pub(crate) fn watch_over(&self, tenure: &Arc<Tenure>, due: Moment) {
+        let mut inner = self.lock();
+        tenure.due.store(due.as_nanos(), Ordering::Relaxed);
+        inner.due.insert((due, tenure.id), tenure.clone());
+        let sooner = inner.sleeps_until.is_none_or(|until| due < until);
+        drop(inner);
+        if sooner {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The same for one that it already watches over; nothing when it was given back meanwhile.
+    pub(crate) fn reschedule(&self, tenure: &Arc<Tenure>, due: Moment) {
+        let mut inner = self.lock();
+        let old = Moment::from_nanos(tenure.due.load(Ordering::Relaxed));
+        if inner.due.remove(&(old, tenure.id)).is_some() {
+            tenure.due.store(due.as_nanos(), Ordering::Relaxed);
+            inner.due.insert((due, tenure.id), tenure.clone());
+        }
+    }
+
+    /// The keeper need not look at it any more.
+    pub(crate) fn forget(&self, tenure: &Tenure) {
+        let due = Moment::from_nanos(tenure.due.load(Ordering::Relaxed));
+        self.lock().due.remove(&(due, tenure.id));
+    }
+
+    /// Hands names to the keeper to give back. Never blocks.
+    pub(crate) fn give_back(&self, release: Release) {
+        let mut inner = self.lock();
+        if inner.releases.len() >= RELEASES_MAX {
+            inner.releases.pop_front();
+            tracing::warn!("too many locks wait to be released; the oldest ends by itself");
+        }
+        if !self.keeper_runs.load(Ordering::Acquire) {
+            let (names, ttl) = (&release.held.names, release.held.ttl.length());
+            tracing::warn!(%names, ?ttl, "no runtime is left to release a lock; it ends by itself");
+        }
+        inner.releases.push_back(release);
+        drop(inner);
+        self.wake.notify_one();
+    }
+
+    /// Puts a release that is not over back into the queue.
+    pub(crate) fn released(&self, release: Release, now: Moment, answered: bool) {
+        let mut inner = self.lock();
+        inner.releasing -= 1;
+        inner.releases.extend(release.again(now, answered));
+    }
+
+    /// What to do at `now`: at most `renewals_max` leases and `releases_max` releases.
+    pub(crate) fn turn(&self, now: Moment, renewals_max: usize, releases_max: usize) -> Turn {
+        let mut turn = Turn { due: Vec::new(), releases: Vec::new(), next: now + TICK, finished: false };
+        let mut inner = self.lock();
+        while turn.due.len() < renewals_max {
+            match inner.due.first_key_value() {
+                Some((&(due, _), tenure)) if due <= now => {
+                    turn.due.push(tenure.clone());
+                    // It stays until it is lost or given back, so it stands here again at its deadline.
+                    let (_, tenure) = inner.due.pop_first().expect("it was just seen");
+                    let deadline = tenure.deadline().max(now + Duration::from_nanos(1));
+                    tenure.due.store(deadline.as_nanos(), Ordering::Relaxed);
+                    inner.due.insert((deadline, tenure.id), tenure);
+                }
+                _ => break,
+            }
+        }
+        for _ in 0..inner.releases.len() {
+            let Some(release) = inner.releases.pop_front() else { break };
+            if turn.releases.len() < releases_max && (release.not_before <= now || inner.closing) {
+                turn.releases.push(release);
+            } else {
+                inner.releases.push_back(release);
+            }
+        }
+        inner.releasing += turn.releases.len();
+        let first_due = inner.due.first_key_value().map(|(&(due, _), _)| due);
+        let first_release = inner.releases.iter().map(|release| release.not_before).min();
+        turn.next = first_due.into_iter().chain(first_release).fold(turn.next, Moment::min);
+        inner.sleeps_until = Some(turn.next);
+        turn.finished =
+            inner.closing && inner.due.is_empty() && inner.releases.is_empty() && inner.releasing == 0;
+        turn
+    }
+
+    /// Ends the keeper when everything is given back.
+    pub(crate) fn close(&self) {
+        self.lock().closing = true;
+        self.wake.notify_one();
+    }
+
+    /// True when this call made the caller the keeper.
+    pub(crate) fn begin_keeping(&self) -> bool {
+        !self.keeper_runs.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn end_keeping(&self) {
+        // Whatever its tasks were doing is not going to be reported.
+        let mut inner = self.lock();
+        inner.releasing = 0;
+        inner.sleeps_until = None;
+        drop(inner);
+        self.keeper_runs.store(false, Ordering::Release);
+    }
+
+    /// True while leases are watched over or names wait to be given back.
+    pub(crate) fn is_busy(&self) -> bool {
+        let inner = self.lock();
+        !inner.due.is_empty() || !inner.releases.is_empty() || inner.releasing > 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,162 @@
+//! Who holds a lock: a token made for one acquisition.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+/// The longest token, in bytes.
+pub const OWNER_BYTES_MAX: usize = 200;
+/// The longest label, in bytes.
+pub const LABEL_BYTES_MAX: usize = 64;
+
+/// The shortest token that a caller may bring: whoever guesses it can release the lock.
+const OWNER_BYTES_MIN: usize = 16;
+const RANDOM_BYTES: usize = 32;
+
+/// A token made for one acquisition, and never for another.
+///
+/// It is what the store compares before it renews or releases, so a late holder cannot touch its
+/// successor's lock. Whoever knows it can release the lock: it is not shown by `Debug` and does not belong
+/// in a log.
+///
+/// A token of ours is 32 random hexadecimal digits, then `.` and the time of the acquisition by the
+/// owner's clock, then `.` and a label for people, if there is one. To a store it is opaque bytes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Owner(Arc<str>);
+
+/// A few words for people: which host, process or job holds the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label(Arc<str>);
+
+/// Why a text is not a token or a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadOwner {
+    /// Too short to be hard to guess, or too long.
+    #[error("an owner token has {OWNER_BYTES_MIN} to {OWNER_BYTES_MAX} bytes")]
+    Length,
+    /// A label that is empty or too long.
+    #[error("a label has 1 to {LABEL_BYTES_MAX} bytes")]
+    LabelLength,
+    /// Not printable ASCII.
+    #[error("only printable ASCII without spaces is allowed")]
+    Character,
+}
+
+impl Owner {
+    /// A fresh token.
+    pub fn random(label: Option<&Label>) -> Self {
+        Self::from_random(Uuid::new_v4(), label)
+    }
+
+    /// A token whose secret part the caller made, for an acquisition that must be recognised when it is
+    /// asked for again.
+    pub fn from_random(random: Uuid, label: Option<&Label>) -> Self {
+        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let millis = since_1970.map_or(0, |time| time.as_millis());
+        let random = random.simple();
+        Self(match label {
+            Some(label) => format!("{random}.{millis:x}.{}", label.0).into(),
+            None => format!("{random}.{millis:x}").into(),
+        })
+    }
+
+    /// Takes a token that a caller brought, in any format.
+    pub fn parse(text: &str) -> Result<Self, BadOwner> {
+        if !(OWNER_BYTES_MIN..=OWNER_BYTES_MAX).contains(&text.len()) {
+            return Err(BadOwner::Length);
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BadOwner::Character);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The token itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The label in a token of ours; `None` in anybody else's.
+    pub fn label(&self) -> Option<&str> {
+        ours(&self.0)?.1
+    }
+
+    /// When a token of ours was made, in milliseconds since 1970 by its maker's clock.
+    pub fn made_at_millis(&self) -> Option<u64> {
+        Some(ours(&self.0)?.0)
+    }
+}
+
+impl Label {
+    /// Takes a text that can stand in a token.
+    pub fn parse(text: &str) -> Result<Self, BadOwner> {
+        if text.is_empty() || text.len() > LABEL_BYTES_MAX {
+            return Err(BadOwner::LabelLength);
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BadOwner::Character);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// Makes a label of any text: what cannot stand in one becomes `_`.
+    pub fn lossy(text: &str) -> Option<Self> {
+        let allowed = |c: char| if c.is_ascii_graphic() { c } else { '_' };
+        Self::parse(&text.chars().take(LABEL_BYTES_MAX).map(allowed).collect::<String>()).ok()
+    }
+
+    /// The label as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner(label: {:?})", self.label())
+    }
+}
+
+/// The time and label of a token of ours.
+fn ours(token: &str) -> Option<(u64, Option<&str>)> {
+    let (random, rest) = token.split_once('.')?;
+    if random.len() != RANDOM_BYTES || !random.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let (millis, label) = match rest.split_once('.') {
+        Some((millis, label)) => (millis, Some(label)),
+        None => (rest, None),
+    };
+    Some((u64::from_str_radix(millis, 16).ok()?, label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_differ_and_carry_their_label_but_never_show_themselves() {
+        let label = Label::parse("host-7.pid/12").unwrap();
+        let (one, other) = (Owner::random(Some(&label)), Owner::random(Some(&label)));
+        assert_ne!(one, other);
+        assert_eq!(one.label(), Some("host-7.pid/12"));
+        assert!(one.made_at_millis().is_some());
+        assert!(!format!("{one:?}").contains(&one.as_str()[..8]));
+        assert_eq!(Owner::parse(one.as_str()), Ok(one));
+    }
+
+    #[test]
+    fn foreign_tokens_are_opaque() {
+        let python = Owner::parse("0a1b2c3d4e5f60718293a4b5c6d7e8f9").unwrap();
+        assert_eq!((python.label(), python.made_at_millis()), (None, None));
+        assert_eq!(Owner::parse("short"), Err(BadOwner::Length));
+        assert_eq!(Owner::parse("has a space in it"), Err(BadOwner::Character));
+    }
+
+    #[test]
+    fn any_text_makes_a_label() {
+        assert_eq!(Label::lossy("my host\u{e9}").unwrap().as_str(), "my_host_");
+        assert_eq!(Label::lossy(""), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! Fences on Redis that never go back: epochs from PostgreSQL.
+//!
+//! A counter in Redis alone is given out twice after a failover, because a replica may not have seen the last
+//! increments. So each slot's counter belongs to an *epoch* and to one *tenure of one node*: the node's
+//! replication id, which changes whenever a server starts or is promoted. A script that finds another id, or
+//! nothing, refuses; the client then takes the next epoch from PostgreSQL and installs it. A fence is
+//! `epoch * 2^32 + count`, so all fences of a later epoch are higher. PostgreSQL is asked once per slot and
+//! failover, and never for a lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::keys;
+use super::link::{Link, Lua};
+use crate::error::StoreError;
+
+const TIME_MAX: Duration = Duration::from_secs(5);
+/// Fences stay below 2^53, up to which every JSON reader is exact.
+const EPOCH_MAX: i64 = 1 << 21;
+
+/// Hands out epochs, each only once.
+#[derive(Debug, Clone)]
+pub struct Epochs {
+    config: Config,
+    client: Arc<Mutex<Option<Client>>>,
+    install: Arc<Lua>,
+}
+
+impl Epochs {
+    /// Epochs from a PostgreSQL database. It must not lose commits: no asynchronous failover.
+    pub fn open(url: &str) -> Result<Self, tokio_postgres::Error> {
+        let mut config: Config = url.parse()?;
+        config.connect_timeout(TIME_MAX);
+        let install = Lua::new(include_str!("scripts/install_epoch.lua"));
+        Ok(Self { config, client: Arc::default(), install: Arc::new(install) })
+    }
+
+    /// Begins a new epoch for a slot on the node that has this replication id.
+    pub(super) async fn begin(
+        &self,
+        link: &Link,
+        space: &str,
+        slot: u16,
+        replid: &str,
+    ) -> Result<(), StoreError> {
+        let next = tokio::time::timeout(TIME_MAX, self.next(space, slot)).await;
+        let epoch = match next {
+            Ok(epoch) => epoch?,
+            Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
+        };
+        if epoch >= EPOCH_MAX {
+            return Err(StoreError::Refused("all epochs of this slot are used up".into()));
+        }
+        // Whether this epoch came into force or a later one: whoever asks again finds out.
+        let keys = [keys::slot_state(slot)];
+        let _in_force: u8 = link.run(&self.install, &keys, &[&epoch.to_string(), replid]).await?;
+        tracing::info!(slot, epoch, "a Redis node began a new epoch of fences");
+        Ok(())
+    }
+
+    async fn next(&self, space: &str, slot: u16) -> Result<i64, StoreError> {
+        let mut client = self.client.lock().await;
+        let mut last_error = None;
+        // A connection that broke since the last time is only noticed when it is used.
+        for _ in 0..2 {
+            let connected = match client.take() {
+                Some(connected) if !connected.is_closed() => connected,
+                _ => self.connect().await.map_err(|error| StoreError::Unknown(error.into()))?,
+            };
+            let statement = include_str!("sql/next_epoch.sql");
+            match connected.query_one(statement, &[&space, &i32::from(slot)]).await {
+                Ok(row) => {
+                    *client = Some(connected);
+                    return Ok(row.get(0));
+                }
+                // An epoch that was taken and never seen is lost, which harms nobody.
+                Err(error) => last_error = Some(error),
+            }
+        }
+        Err(StoreError::Unknown(last_error.map_or("no answer".into(), Into::into)))
+    }
+
+    async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
+        let (client, connection) = self.config.connect(NoTls).await?;
+        // It ends when the client is dropped, or with the error that the next query reports.
+        tokio::spawn(connection);
+        client.batch_execute(include_str!("sql/epochs.sql")).await?;
+        Ok(client)
+    }
+}

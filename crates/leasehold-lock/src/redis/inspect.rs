@@ -1,0 +1,136 @@
+//! Looking at locks on Redis: one of them, or a page of them by bounded scans of every master.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redis::{Cmd, Pipeline, Value};
+
+use super::{Redis, keys};
+use crate::backend::{ListQuery, Page};
+use crate::error::StoreError;
+use crate::lease::{Fence, LeaseView};
+use crate::name::LockName;
+use crate::owner::Owner;
+
+/// Keys looked at by one SCAN at most.
+const SCAN_COUNT_MAX: usize = 1_000;
+
+/// Where a listing goes on: at which node, and at which cursor of its scan.
+struct Cursor {
+    node: String,
+    scan: u64,
+}
+
+impl Redis {
+    pub(super) async fn view(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError> {
+        let place = self.place(name);
+        let mut commands = Pipeline::new();
+        commands.get(&place.lock).pttl(&place.lock).get(keys::fence(&place.lock, place.slot));
+        commands.zcard(keys::queue(&place.lock, place.slot));
+        let (token, pttl, fence, queued): (Option<Vec<u8>>, i64, Option<u64>, usize) =
+            self.link.send_all(&commands).await?;
+        let waiting = queued + self.link.bells.watchers(&place.lock);
+        Ok(token.and_then(|token| view(name.clone(), &token, pttl, fence, waiting)))
+    }
+
+    pub(super) async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let nodes = self.masters().await?;
+        let cursor = query.cursor.as_deref().map(Cursor::read).transpose()?;
+        let from = cursor.as_ref().map_or("", |cursor| cursor.node.as_str());
+        let Some(node) = nodes.iter().find(|node| node.as_str() >= from) else {
+            return Ok(Page::default());
+        };
+        // A node that is gone is passed over: its slots, and their locks, are at another by now.
+        let scan = cursor.as_ref().filter(|cursor| cursor.node == *node).map_or(0, |cursor| cursor.scan);
+        let pattern = format!("{}{}*", escaped(self.keys.prefix()), escaped(&query.prefix));
+        let mut command = redis::cmd("SCAN");
+        command.arg(scan).arg("MATCH").arg(pattern).arg("TYPE").arg("string");
+        command.arg("COUNT").arg(query.limit.clamp(1, SCAN_COUNT_MAX));
+        let (scan, found): (u64, Vec<Vec<u8>>) = self.link.send_to(address(node), command).await?;
+        let mut leases = Vec::new();
+        for name in found.iter().filter_map(|key| self.keys.name(std::str::from_utf8(key).ok()?)) {
+            leases.extend(self.view(&name).await?);
+        }
+        let next = match scan {
+            0 => nodes.iter().find(|other| *other > node).map(|node| Cursor { node: node.clone(), scan: 0 }),
+            scan => Some(Cursor { node: node.clone(), scan }),
+        };
+        Ok(Page { leases, cursor: next.map(|next| next.write()) })
+    }
+
+    /// The addresses of all masters, in order; one empty address when there is only one server.
+    async fn masters(&self) -> Result<Vec<String>, StoreError> {
+        if !self.link.is_cluster() {
+            return Ok(vec![String::new()]);
+        }
+        let mut command: Cmd = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let ranges: Vec<Vec<Value>> = self.link.send(&command).await?;
+        let mut nodes: Vec<String> = ranges.iter().filter_map(|range| master(range)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Ok(nodes)
+    }
+}
+
+/// The master in one line of CLUSTER SLOTS: first slot, last slot, master, replicas.
+fn master(range: &[Value]) -> Option<String> {
+    let Value::Array(node) = range.get(2)? else { return None };
+    let (Value::BulkString(host), Value::Int(port)) = (node.first()?, node.get(1)?) else { return None };
+    Some(format!("{}:{port}", std::str::from_utf8(host).ok()?))
+}
+
+fn address(node: &str) -> (&str, u16) {
+    node.rsplit_once(':').map_or(("", 0), |(host, port)| (host, port.parse().unwrap_or_default()))
+}
+
+/// Anything in a prefix means itself.
+fn escaped(prefix: &str) -> String {
+    let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-');
+    prefix.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+fn view(name: LockName, token: &[u8], pttl: i64, fence: Option<u64>, waiting: usize) -> Option<LeaseView> {
+    if pttl == -2 {
+        return None;
+    }
+    let owner = std::str::from_utf8(token).ok().and_then(|token| Owner::parse(token).ok());
+    let made_at = owner.as_ref().and_then(Owner::made_at_millis);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Some(LeaseView {
+        name,
+        label: owner.as_ref().and_then(Owner::label).map(str::to_owned),
+        age: made_at.map(|made_at| now.saturating_sub(Duration::from_millis(made_at))),
+        remaining: u64::try_from(pttl).ok().map(Duration::from_millis),
+        fence: fence.map(Fence),
+        waiters: u32::try_from(waiting).ok(),
+    })
+}
+
+impl Cursor {
+    fn read(text: &str) -> Result<Self, StoreError> {
+        let parts = text.rsplit_once('/').and_then(|(node, scan)| Some((node.to_owned(), scan.parse().ok()?)));
+        let (node, scan) = parts.ok_or_else(|| StoreError::Refused("not a cursor of a listing".into()))?;
+        Ok(Self { node, scan })
+    }
+
+    fn write(&self) -> String {
+        format!("{}/{}", self.node, self.scan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_means_itself() {
+        assert_eq!(escaped("a*b?[c]-\\"), "a\\*b\\?\\[c\\]\\-\\\\");
+    }
+
+    #[test]
+    fn cursor_survives_the_way_to_the_caller() {
+        let cursor = Cursor::read(&Cursor { node: "10.0.0.1:7000".to_owned(), scan: 77 }.write()).unwrap();
+        assert_eq!((cursor.node.as_str(), cursor.scan), ("10.0.0.1:7000", 77));
+        assert!(Cursor::read("nonsense").is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! Where things stand in Redis.
+//!
+//! The lock itself is `prefix + name` and nothing else, because clients in other languages use the same key.
+//! What belongs to it (its fence, its queue) must be in the same slot of a cluster, whatever braces the
+//! name has, so those keys carry a tag that hashes to the slot of the lock.
+
+use std::sync::OnceLock;
+
+use crate::name::LockName;
+
+const SLOTS: u16 = 16_384;
+/// What our own keys begin with; a listing skips them.
+pub(super) const OWN_PREFIX: &str = "leasehold:";
+
+/// Makes the keys of one lock space.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(super) fn lock(&self, name: &LockName) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// The name of a lock's key; `None` for a key that is not a lock of this space.
+    pub(super) fn name(&self, key: &str) -> Option<LockName> {
+        let name = key.strip_prefix(&self.prefix)?;
+        if key.starts_with(OWN_PREFIX) {
+            return None;
+        }
+        LockName::parse(name).ok()
+    }
+}
+
+/// The epoch and counter of a slot's fences. One per slot, so that any number of names needs no more memory.
+pub(super) fn slot_state(slot: u16) -> String {
+    format!("{OWN_PREFIX}fences:{{{}}}", tag(slot))
+}
+
+/// The channel on which the releases of a slot are told.
+pub(super) fn channel(slot: u16) -> String {
+    format!("{OWN_PREFIX}freed:{{{}}}", tag(slot))
+}
+
+/// The fence of a lock that is held.
+pub(super) fn fence(lock: &str, slot: u16) -> String {
+    format!("{OWN_PREFIX}fence:{{{}}}:{lock}", tag(slot))
+}
+
+/// Those who wait in line.
+pub(super) fn queue(lock: &str, slot: u16) -> String {
+    format!("{OWN_PREFIX}queue:{{{}}}:{lock}", tag(slot))
+}
+
+/// When they were last heard of.
+pub(super) fn heard(lock: &str, slot: u16) -> String {
+    format!("{OWN_PREFIX}heard:{{{}}}:{lock}", tag(slot))
+}
+
+/// The slot of a key, as the cluster computes it: what stands in the first braces counts, if anything does.
+pub(super) fn slot(key: &str) -> u16 {
+    let hashed = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map_or(key, |(tag, _)| if tag.is_empty() { key } else { tag });
+    crc16::State::<crc16::XMODEM>::calculate(hashed.as_bytes()) % SLOTS
+}
+
+/// A short text that hashes to the slot.
+fn tag(slot: u16) -> u32 {
+    static TAGS: OnceLock<Vec<u32>> = OnceLock::new();
+    let tags = TAGS.get_or_init(|| {
+        let mut tags = vec![None; usize::from(SLOTS)];
+        let mut missing = tags.len();
+        for number in 0.. {
+            let found = &mut tags[usize::from(self::slot(&number.to_string()))];
+            if found.is_none() {
+                *found = Some(number);
+                missing -= 1;
+                if missing == 0 {
+                    break;
+                }
+            }
+        }
+        tags.into_iter().flatten().collect()
+    });
+    tags[usize::from(slot)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_one_lock_share_its_slot_whatever_braces_it_has() {
+        let keys = Keys::new("lock:");
+        for name in ["a", "{a}", "a}b", "{}", "x{y", "order:{42}:pay", "{{a}}", "}{"] {
+            let lock = keys.lock(&LockName::parse(name).unwrap());
+            let place = slot(&lock);
+            for key in [fence(&lock, place), queue(&lock, place), heard(&lock, place), slot_state(place)] {
+                assert_eq!(slot(&key), place, "{key} of {name}");
+            }
+            assert_eq!(keys.name(&lock).unwrap().as_str(), name);
+        }
+    }
+
+    #[test]
+    fn slots_are_the_clusters() {
+        assert_eq!(slot("foo"), 12_182);
+        assert_eq!(slot("{user1000}.following"), slot("user1000"));
+        assert_eq!(slot("foo{}{bar}"), slot("foo{}{bar}"));
+        assert_eq!(slot("foo{{bar}}zap"), slot("{bar"));
+    }
+}

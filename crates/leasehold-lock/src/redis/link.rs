@@ -1,0 +1,361 @@
+//! The connection to Redis: one server, the master that Sentinel names, or a cluster.
+//!
+//! One multiplexed connection is shared by all tasks, with Nagle's delay off. A command without an answer is
+//! never sent again here: whoever asked decides. (The cluster client does send again; every script of ours
+//! is therefore safe to run twice.)
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
+use redis::io::tcp::TcpSettings;
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, Pipeline,
+    ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, ServerErrorKind, Value,
+};
+
+use super::keys;
+use crate::bells::Bells;
+use crate::error::StoreError;
+
+/// A connection that is not there by then is not coming.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+/// An answer that is not there by then counts as lost.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+/// The same for a cluster, which may have to follow its slots first.
+const CLUSTER_ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
+/// Beyond so many channels, those nobody listens to are left.
+const CHANNELS_MAX: usize = 256;
+
+/// Which servers.
+#[derive(Debug, Clone)]
+pub(super) enum Servers {
+    One(Box<ConnectionInfo>),
+    Sentinel { sentinels: Vec<ConnectionInfo>, master: String },
+    Cluster(Vec<ConnectionInfo>),
+}
+
+/// A connection that comes back after it broke. Cheap to share.
+#[derive(Debug)]
+pub(crate) struct Link {
+    servers: Servers,
+    connection: Mutex<Option<(u64, Connection)>>,
+    connecting: tokio::sync::Mutex<u64>,
+    pub(super) bells: Bells,
+    channels: Mutex<HashSet<u16>>,
+}
+
+#[derive(Clone)]
+pub(super) enum Connection {
+    One(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+/// A script, by its text and its hash.
+#[derive(Debug)]
+pub(crate) struct Lua {
+    text: &'static str,
+    hash: String,
+}
+
+impl Link {
+    pub(super) fn new(servers: Servers) -> Self {
+        Self {
+            servers,
+            connection: Mutex::default(),
+            connecting: tokio::sync::Mutex::new(0),
+            bells: Bells::default(),
+            channels: Mutex::default(),
+        }
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.servers, Servers::Cluster(_))
+    }
+
+    /// Sends one command.
+    pub(crate) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        let (generation, mut connection) = self.connected().await?;
+        let answer = match &mut connection {
+            Connection::One(one) => one.req_packed_command(command).await,
+            Connection::Cluster(cluster) => cluster.req_packed_command(command).await,
+        };
+        self.understood(answer, generation)
+    }
+
+    /// Sends commands of one slot, or of any slots when it is not a cluster. Not a transaction.
+    pub(super) async fn send_all<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, StoreError> {
+        let (generation, mut connection) = self.connected().await?;
+        let answer = match &mut connection {
+            Connection::One(one) => commands.query_async(one).await,
+            Connection::Cluster(cluster) => commands.query_async(cluster).await,
+        };
+        answer.map_err(|error| self.failed(error, generation))
+    }
+
+    /// Sends one command to one node of a cluster.
+    pub(super) async fn send_to<T: FromRedisValue>(
+        &self,
+        (host, port): (&str, u16),
+        command: Cmd,
+    ) -> Result<T, StoreError> {
+        let (generation, mut connection) = self.connected().await?;
+        let answer = match &mut connection {
+            Connection::One(one) => one.req_packed_command(&command).await,
+            Connection::Cluster(cluster) => {
+                let node = SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port };
+                cluster.route_command(command, RoutingInfo::SingleNode(node)).await
+            }
+        };
+        self.understood(answer, generation)
+    }
+
+    /// Runs a script, and gives the server its text when it does not know it.
+    pub(crate) async fn run<T: FromRedisValue>(
+        &self,
+        script: &Lua,
+        keys: &[String],
+        args: &[&str],
+    ) -> Result<T, StoreError> {
+        let (generation, mut connection) = self.connected().await?;
+        let mut command = script.command("EVALSHA", &script.hash, keys, args);
+        for _ in 0..2 {
+            let answer = match &mut connection {
+                Connection::One(one) => one.req_packed_command(&command).await,
+                Connection::Cluster(cluster) => cluster.req_packed_command(&command).await,
+            };
+            match answer {
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    command = script.command("EVAL", script.text, keys, args);
+                }
+                answer => return self.understood(answer, generation),
+            }
+        }
+        Err(StoreError::Refused("the server does not keep scripts".into()))
+    }
+
+    /// Has the releases of a slot told to this process's bells.
+    pub(super) async fn listen(&self, slot: u16) -> Result<(), StoreError> {
+        if self.channels().contains(&slot) {
+            return Ok(());
+        }
+        let (generation, mut connection) = self.connected().await?;
+        let subscribed = connection.subscribe(slot).await;
+        subscribed.map_err(|error| self.failed(error, generation))?;
+        self.channels().insert(slot);
+        self.leave_quiet_channels(connection).await;
+        Ok(())
+    }
+
+    async fn leave_quiet_channels(&self, mut connection: Connection) {
+        let quiet: Vec<u16> = {
+            let mut channels = self.channels();
+            if channels.len() <= CHANNELS_MAX {
+                return;
+            }
+            let loud = self.bells.listened_to().iter().map(|key| keys::slot(key)).collect::<HashSet<_>>();
+            channels.extract_if(|slot| !loud.contains(slot)).collect()
+        };
+        for slot in quiet {
+            // If it fails, the channel goes on being heard, which harms nobody.
+            let _ = connection.unsubscribe(slot).await;
+        }
+    }
+
+    async fn connected(&self) -> Result<(u64, Connection), StoreError> {
+        if let Some(connected) = &*self.current() {
+            return Ok(connected.clone());
+        }
+        let mut generation = self.connecting.lock().await;
+        if let Some(connected) = &*self.current() {
+            return Ok(connected.clone());
+        }
+        *generation += 1;
+        let connecting = tokio::time::timeout(CONNECT_TIME_MAX * 2, self.connect());
+        let connection = match connecting.await {
+            Ok(connection) => connection.map_err(failure)?,
+            Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
+        };
+        *self.current() = Some((*generation, connection.clone()));
+        let resumed: Vec<u16> = self.channels().iter().copied().collect();
+        for slot in resumed {
+            connection.clone().subscribe(slot).await.map_err(failure)?;
+        }
+        Ok((*generation, connection))
+    }
+
+    async fn connect(&self) -> RedisResult<Connection> {
+        match &self.servers {
+            Servers::One(server) => {
+                let client = Client::open((**server).clone())?;
+                let config = self.config();
+                let one = client.get_multiplexed_async_connection_with_config(&config).await?;
+                Ok(Connection::One(one))
+            }
+            Servers::Sentinel { sentinels, master } => {
+                let mut client = sentinel_client(sentinels, master)?;
+                let config = self.config();
+                Ok(Connection::One(client.get_async_connection_with_config(&config).await?))
+            }
+            Servers::Cluster(nodes) => {
+                let client = ClusterClientBuilder::new(nodes.clone())
+                    .use_protocol(ProtocolVersion::RESP3)
+                    .tcp_settings(nodelay())
+                    .connection_timeout(CONNECT_TIME_MAX)
+                    .response_timeout(ANSWER_TIME_MAX)
+                    .overall_response_timeout(Some(CLUSTER_ANSWER_TIME_MAX))
+                    .retries(8)
+                    .min_retry_wait(20)
+                    .max_retry_wait(500)
+                    .push_sender(ears(self.bells.clone()))
+                    .build()?;
+                Ok(Connection::Cluster(client.get_async_connection().await?))
+            }
+        }
+    }
+
+    fn config(&self) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIME_MAX))
+            .set_response_timeout(Some(ANSWER_TIME_MAX))
+            .set_push_sender(ears(self.bells.clone()))
+    }
+
+    fn understood<T: FromRedisValue>(
+        &self,
+        answer: RedisResult<Value>,
+        generation: u64,
+    ) -> Result<T, StoreError> {
+        let answer = answer.and_then(|value| value.extract_error()).map_err(|error| self.failed(error, generation))?;
+        T::from_redis_value(answer).map_err(|error| StoreError::Refused(error.into()))
+    }
+
+    /// Sorts an error, and leaves a connection that is of no more use.
+    fn failed(&self, error: RedisError, generation: u64) -> StoreError {
+        let of_no_use = error.is_unrecoverable_error()
+            || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+            || error.is_timeout();
+        if of_no_use && !self.is_cluster() {
+            let mut current = self.current();
+            if current.as_ref().is_some_and(|(current, _)| *current == generation) {
+                *current = None;
+            }
+        }
+        failure(error)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<(u64, Connection)>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn channels(&self) -> MutexGuard<'_, HashSet<u16>> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    async fn subscribe(&mut self, slot: u16) -> RedisResult<()> {
+        match self {
+            Self::One(one) => one.subscribe(keys::channel(slot)).await,
+            Self::Cluster(cluster) => cluster.ssubscribe(keys::channel(slot)).await,
+        }
+    }
+
+    async fn unsubscribe(&mut self, slot: u16) -> RedisResult<()> {
+        match self {
+            Self::One(one) => one.unsubscribe(keys::channel(slot)).await,
+            Self::Cluster(cluster) => cluster.sunsubscribe(keys::channel(slot)).await,
+        }
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::One(_) => "Connection::One",
+            Self::Cluster(_) => "Connection::Cluster",
+        })
+    }
+}
+
+impl Lua {
+    pub(crate) fn new(text: &'static str) -> Self {
+        Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
+    }
+
+    fn command(&self, verb: &str, script: &str, keys: &[String], args: &[&str]) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(script).arg(keys.len()).arg(keys).arg(args);
+        command
+    }
+}
+
+/// Takes an address, always with the protocol that lets a server speak first.
+pub(super) fn server(url: &str) -> RedisResult<ConnectionInfo> {
+    let info = url.into_connection_info()?;
+    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    Ok(info.set_redis_settings(redis).set_tcp_settings(nodelay()))
+}
+
+fn nodelay() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
+}
+
+fn sentinel_client(sentinels: &[ConnectionInfo], master: &str) -> RedisResult<SentinelClient> {
+    let addresses = sentinels.iter().map(|sentinel| sentinel.addr().clone());
+    let mut builder = SentinelClientBuilder::new(addresses, master.to_owned(), SentinelServerType::Master)?
+        .set_client_to_redis_protocol(ProtocolVersion::RESP3)
+        .set_client_to_redis_tcp_settings(nodelay());
+    if let Some(settings) = sentinels.first().map(ConnectionInfo::redis_settings) {
+        builder = builder.set_client_to_redis_db(settings.db());
+        if let Some(username) = settings.username() {
+            builder = builder.set_client_to_redis_username(username);
+        }
+        if let Some(password) = settings.password() {
+            builder = builder.set_client_to_redis_password(password);
+        }
+    }
+    builder.build()
+}
+
+/// Rings the bell that a message names; after a broken connection all of them, as a message may be lost.
+fn ears(bells: Bells) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> + Send + Sync + 'static {
+    move |push| {
+        match (push.kind, push.data.as_slice()) {
+            (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(what), ..]) => {
+                bells.ring(&String::from_utf8_lossy(what));
+            }
+            (PushKind::Disconnection, _) => bells.ring_all(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Sorts an error by what its receiver can do about it.
+pub(super) fn failure(error: RedisError) -> StoreError {
+    let refused = match error.kind() {
+        ErrorKind::Server(kind) => match kind {
+            ServerErrorKind::BusyLoading
+            | ServerErrorKind::Moved
+            | ServerErrorKind::Ask
+            | ServerErrorKind::TryAgain
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ReadOnly => false,
+            _ => true,
+        },
+        ErrorKind::AuthenticationFailed
+        | ErrorKind::InvalidClientConfig
+        | ErrorKind::RESP3NotSupported
+        | ErrorKind::Extension => true,
+        _ => false,
+    };
+    let error: Arc<dyn std::error::Error + Send + Sync> = Arc::new(error);
+    if refused { StoreError::Refused(error.into()) } else { StoreError::Unknown(error.into()) }
+}

@@ -1,0 +1,440 @@
+//! Locks on Redis: one server, Sentinel, or a cluster.
+//!
+//! The lock is `SET prefix+name token NX PX ttl`, as the Redlock family does it in every language. Release
+//! and renewal compare the token and act in one script. Redis alone grants `lease`; with an epoch authority
+//! it grants `fenced`, see `epochs.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+mod inspect;
+mod keys;
+pub(crate) mod link;
+mod url;
+
+#[cfg(feature = "postgres")]
+mod epochs;
+
+#[cfg(feature = "postgres")]
+pub use epochs::Epochs;
+pub use url::BadRedisUrl;
+
+use keys::Keys;
+use link::{Link, Lua, Servers};
+
+use crate::backend::{Attempt, Backend, Held, ListQuery, Order, Page, Released, Renewed, Request};
+use crate::bells::Watch;
+use crate::error::StoreError;
+use crate::lease::{Busy, Fence, Grant, Guarantee, Guarantees, LeaseView};
+use crate::name::LockName;
+
+/// What stands before the name in a lock's key unless it is said otherwise.
+pub const PREFIX_DEFAULT: &str = "lock:";
+/// A waiter in line to whom the lock is handed over has so long to say that it is there.
+const CLAIM_DEFAULT: Duration = Duration::from_millis(250);
+/// A waiter in line that was not heard of for so long is passed over.
+const ALIVE: Duration = Duration::from_secs(1);
+/// Most that wait in line for one name.
+const QUEUE_LENGTH_MAX: usize = 10_000;
+/// Names that are given a new epoch before one acquisition gives up.
+const EPOCHS_PER_REQUEST_MAX: usize = 2 * crate::name::NAMES_MAX;
+
+/// Locks on Redis.
+#[derive(Debug)]
+pub struct Redis {
+    link: Arc<Link>,
+    keys: Keys,
+    claim_ms: String,
+    alive_ms: String,
+    queue_max: String,
+    acquire: Lua,
+    release: Lua,
+    renew: Lua,
+    #[cfg(feature = "postgres")]
+    epochs: Option<Epochs>,
+}
+
+/// One name with the keys that belong to it.
+#[derive(Debug)]
+struct Place<'a> {
+    name: &'a LockName,
+    lock: String,
+    slot: u16,
+}
+
+impl Redis {
+    /// Locks on the servers of a URL: `redis://`, `redis-cluster://a,b,c` or `redis-sentinel://a,b/master`.
+    /// Nothing is connected yet.
+    pub fn open(url: &str) -> Result<Self, BadRedisUrl> {
+        Ok(Self::on(url::servers(url)?, PREFIX_DEFAULT))
+    }
+
+    /// The same, with another prefix of the keys.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: &str) -> Self {
+        self.keys = Keys::new(prefix);
+        self
+    }
+
+    /// Gives waiters in line another time to answer when their turn has come: 250 ms unless said otherwise.
+    #[must_use]
+    pub fn with_claim_time(mut self, claim: Duration) -> Self {
+        self.claim_ms = claim.as_millis().max(1).to_string();
+        self
+    }
+
+    /// Grants `fenced`, with epochs from this authority.
+    #[cfg(feature = "postgres")]
+    #[must_use]
+    pub fn with_epochs(mut self, epochs: Epochs) -> Self {
+        self.epochs = Some(epochs);
+        self
+    }
+
+    fn on(servers: Servers, prefix: &str) -> Self {
+        Self {
+            link: Arc::new(Link::new(servers)),
+            keys: Keys::new(prefix),
+            claim_ms: CLAIM_DEFAULT.as_millis().to_string(),
+            alive_ms: ALIVE.as_millis().to_string(),
+            queue_max: QUEUE_LENGTH_MAX.to_string(),
+            acquire: Lua::new(include_str!("scripts/acquire.lua")),
+            release: Lua::new(include_str!("scripts/release.lua")),
+            renew: Lua::new(include_str!("scripts/renew.lua")),
+            #[cfg(feature = "postgres")]
+            epochs: None,
+        }
+    }
+
+    fn is_fenced(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        return self.epochs.is_some();
+        #[cfg(not(feature = "postgres"))]
+        false
+    }
+
+    /// Where the message of a release is sent: in a cluster only to the nodes of the slot.
+    fn publish(&self) -> &'static str {
+        if self.link.is_cluster() { "SPUBLISH" } else { "PUBLISH" }
+    }
+
+    fn place<'a>(&self, name: &'a LockName) -> Place<'a> {
+        let lock = self.keys.lock(name);
+        let slot = keys::slot(&lock);
+        Place { name, lock, slot }
+    }
+
+    /// The names, in groups that one script can take at once.
+    fn groups<'a>(&self, names: &'a [LockName]) -> Vec<Vec<Place<'a>>> {
+        let mut places: Vec<Place<'a>> = names.iter().map(|name| self.place(name)).collect();
+        if !self.link.is_cluster() {
+            return vec![places];
+        }
+        // Every client takes the groups in the same order, so two of them do not wait for each other.
+        places.sort_by_key(|place| place.slot);
+        let mut groups: Vec<Vec<Place<'a>>> = Vec::new();
+        for place in places {
+            match groups.last_mut() {
+                Some(group) if group[0].slot == place.slot => group.push(place),
+                _ => groups.push(vec![place]),
+            }
+        }
+        groups
+    }
+
+    /// The plain lock that every client of the family knows.
+    async fn set_if_free(&self, request: &Request<'_>, name: &LockName) -> Result<Attempt, StoreError> {
+        let lock = self.keys.lock(name);
+        let mut set = redis::cmd("SET");
+        set.arg(&lock).arg(request.owner.as_str()).arg("NX").arg("GET");
+        set.arg("PX").arg(request.ttl.as_millis());
+        let granted = Attempt::Granted(Grant { fences: None, remaining: request.ttl.length() });
+        match self.link.send::<Option<Vec<u8>>>(&set).await? {
+            None => Ok(granted),
+            Some(holder) if holder == request.owner.as_str().as_bytes() => {
+                // An answer was lost. What is there gets its full length again.
+                match self.renew_one(request, &lock).await? {
+                    Renewed::Extended => Ok(granted),
+                    Renewed::Gone => Ok(self.busy(name, 0, -1)),
+                }
+            }
+            Some(_) => {
+                let mut pttl = redis::cmd("PTTL");
+                pttl.arg(&lock);
+                let remaining = self.link.send::<i64>(&pttl).await?;
+                Ok(self.busy(name, remaining, -1))
+            }
+        }
+    }
+
+    async fn renew_one(&self, request: &Request<'_>, lock: &str) -> Result<Renewed, StoreError> {
+        let ttl = request.ttl.as_millis().to_string();
+        let args = ["1", request.owner.as_str(), &ttl];
+        let extended: Vec<u8> = self.link.run(&self.renew, &[lock.to_owned()], &args).await?;
+        Ok(if extended == [1] { Renewed::Extended } else { Renewed::Gone })
+    }
+
+    fn busy(&self, name: &LockName, pttl: i64, ahead: i64) -> Attempt {
+        // -1 is a key without an end, set by somebody who does not use leases; -2 is one that just ended.
+        let remaining = match pttl {
+            -1 => None,
+            pttl => Some(Duration::from_millis(u64::try_from(pttl).unwrap_or(0))),
+        };
+        Attempt::Busy(Busy { name: name.clone(), remaining, ahead: u32::try_from(ahead).ok() })
+    }
+
+    /// Takes the names of one group by script.
+    async fn take(&self, request: &Request<'_>, group: &[Place<'_>]) -> Result<Taken, StoreError> {
+        let mut keys = Vec::with_capacity(group.len() * 5);
+        for Place { lock, slot, .. } in group {
+            keys.push(keys::slot_state(*slot));
+            keys.push(lock.clone());
+            keys.push(keys::fence(lock, *slot));
+            keys.push(keys::queue(lock, *slot));
+            keys.push(keys::heard(lock, *slot));
+        }
+        let ttl = request.ttl.as_millis().to_string();
+        let channels: Vec<String> = group.iter().map(|place| keys::channel(place.slot)).collect();
+        let mut args = vec![
+            request.owner.as_str(),
+            &ttl,
+            flag(self.is_fenced()),
+            flag(request.order == Order::Fifo),
+            self.publish(),
+            &self.claim_ms,
+            &self.alive_ms,
+            &self.queue_max,
+        ];
+        args.extend(channels.iter().map(String::as_str));
+        let answer: Vec<redis::Value> = self.link.run(&self.acquire, &keys, &args).await?;
+        Taken::read(&answer, group, self).ok_or_else(|| {
+            StoreError::Refused(format!("the script answered something unheard of: {answer:?}").into())
+        })
+    }
+
+    /// The same, giving the node a new epoch where it has none.
+    async fn take_fenced(&self, request: &Request<'_>, group: &[Place<'_>]) -> Result<Attempt, StoreError> {
+        for _ in 0..EPOCHS_PER_REQUEST_MAX {
+            match self.take(request, group).await? {
+                Taken::Attempt(attempt) => return Ok(attempt),
+                Taken::NeedsEpoch { slot, replid } => self.begin_epoch(slot, &replid).await?,
+            }
+        }
+        Err(StoreError::Unknown("the servers keep changing while they are given an epoch".into()))
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn begin_epoch(&self, slot: u16, replid: &str) -> Result<(), StoreError> {
+        match &self.epochs {
+            Some(epochs) => epochs.begin(&self.link, self.keys.prefix(), slot, replid).await,
+            None => Err(StoreError::Refused("no epoch authority is configured".into())),
+        }
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    async fn begin_epoch(&self, _slot: u16, _replid: &str) -> Result<(), StoreError> {
+        Err(StoreError::Refused("no epoch authority is configured".into()))
+    }
+
+    async fn release_group(&self, held: &Held, group: &[Place<'_>]) -> Result<usize, StoreError> {
+        let in_order = held.order == Order::Fifo;
+        let stride = if in_order || self.is_fenced() { "4" } else { "1" };
+        let mut keys = Vec::with_capacity(group.len() * 4);
+        for Place { lock, slot, .. } in group {
+            keys.push(lock.clone());
+            if stride == "4" {
+                keys.push(keys::fence(lock, *slot));
+                keys.push(keys::queue(lock, *slot));
+                keys.push(keys::heard(lock, *slot));
+            }
+        }
+        let channels: Vec<String> = group.iter().map(|place| keys::channel(place.slot)).collect();
+        let mut args =
+            vec![held.owner.as_str(), self.publish(), stride, flag(in_order), &self.claim_ms, &self.alive_ms];
+        args.extend(channels.iter().map(String::as_str));
+        self.link.run(&self.release, &keys, &args).await
+    }
+
+    /// Renews names that one script can take at once. One answer per name.
+    async fn renew_group(&self, group: &[(Place<'_>, &Held)]) -> Result<Vec<u8>, StoreError> {
+        let mut keys = Vec::with_capacity(group.len() * 2);
+        let mut args = vec![if self.is_fenced() { "2" } else { "1" }];
+        let lengths: Vec<String> = group.iter().map(|(_, held)| held.ttl.as_millis().to_string()).collect();
+        for ((Place { lock, slot, .. }, held), length) in group.iter().zip(&lengths) {
+            keys.push(lock.clone());
+            if self.is_fenced() {
+                keys.push(keys::fence(lock, *slot));
+            }
+            args.extend([held.owner.as_str(), length]);
+        }
+        self.link.run(&self.renew, &keys, &args).await
+    }
+}
+
+/// What the script said.
+enum Taken {
+    Attempt(Attempt),
+    NeedsEpoch { slot: u16, replid: String },
+}
+
+impl Taken {
+    fn read(answer: &[redis::Value], group: &[Place<'_>], redis: &Redis) -> Option<Self> {
+        let text = |at: usize| match answer.get(at)? {
+            redis::Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        };
+        let number = |at: usize| match answer.get(at)? {
+            redis::Value::Int(number) => Some(*number),
+            _ => None,
+        };
+        let place = || group.get(usize::try_from(number(1)?).ok()?.checked_sub(1)?);
+        match text(0)? {
+            "granted" => {
+                let fences = (1..answer.len()).map(|at| text(at)?.parse().ok().map(Fence));
+                let fences = fences.collect::<Option<Vec<Fence>>>()?;
+                let fences = (!fences.is_empty()).then_some(fences);
+                Some(Self::Attempt(Attempt::Granted(Grant { fences, remaining: Duration::MAX })))
+            }
+            "busy" => Some(Self::Attempt(redis.busy(place()?.name, number(2)?, number(3)?))),
+            "epoch" => Some(Self::NeedsEpoch { slot: place()?.slot, replid: text(2)?.to_owned() }),
+            _ => None,
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Redis {
+    fn kind(&self) -> &'static str {
+        "redis"
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        if self.is_fenced() {
+            return Guarantees {
+                level: Guarantee::Fenced,
+                because: "Fences only grow, also over failovers, restarts and flushes, as long as the epoch \
+                          authority keeps its memory. Two owners at a time are possible after a failover or a \
+                          jump of the server's clock; the resource's check of the fence decides.",
+            };
+        }
+        Guarantees {
+            level: Guarantee::Lease,
+            because: "One owner at a time as long as no server fails over, restarts without its data, evicts \
+                      keys or has its clock set. No fence: a counter in Redis is given out twice after a \
+                      failover.",
+        }
+    }
+
+    async fn try_acquire(&self, request: &Request<'_>) -> Result<Attempt, StoreError> {
+        let names = request.names.as_slice();
+        let in_order = request.order == Order::Fifo;
+        if in_order && names.len() > 1 {
+            return Err(StoreError::Refused("only one name at a time can be waited for in order".into()));
+        }
+        if let ([name], false, false) = (names, in_order, self.is_fenced()) {
+            return self.set_if_free(request, name).await;
+        }
+        let groups = self.groups(names);
+        let mut fences: Vec<(&LockName, Fence)> = Vec::new();
+        for (index, group) in groups.iter().enumerate() {
+            match self.take_fenced(request, group).await? {
+                Attempt::Granted(grant) => {
+                    let granted = group.iter().map(|place| place.name).zip(grant.fences.unwrap_or_default());
+                    fences.extend(granted);
+                }
+                Attempt::Busy(busy) => {
+                    let Request { names, owner, ttl, order } = *request;
+                    let held = Held { names: names.clone(), owner: owner.clone(), ttl, order };
+                    for taken in &groups[..index] {
+                        self.release_group(&held, taken).await?;
+                    }
+                    return Ok(Attempt::Busy(busy));
+                }
+            }
+        }
+        fences.sort_unstable();
+        let fences = fences.into_iter().map(|(_, fence)| fence).collect();
+        let fences = self.is_fenced().then_some(fences);
+        Ok(Attempt::Granted(Grant { fences, remaining: request.ttl.length() }))
+    }
+
+    async fn renew(&self, leases: &[Held]) -> Vec<Result<Renewed, StoreError>> {
+        let of_lease = |(index, held)| {
+            let Held { names, .. }: &Held = held;
+            names.as_slice().iter().map(move |name| (index, self.place(name), held))
+        };
+        let mut places: Vec<(usize, Place<'_>, &Held)> = leases.iter().enumerate().flat_map(of_lease).collect();
+        if self.link.is_cluster() {
+            places.sort_by_key(|(_, place, _)| place.slot);
+        }
+        let mut results: Vec<Result<Renewed, StoreError>> =
+            leases.iter().map(|_| Ok(Renewed::Extended)).collect();
+        let mut calls = Vec::new();
+        let mut places = places.into_iter().peekable();
+        while let Some((index, place, held)) = places.next() {
+            let (mut indexes, mut group) = (vec![index], vec![(place, held)]);
+            while let Some((index, place, held)) =
+                places.next_if(|(_, place, _)| !self.link.is_cluster() || place.slot == group[0].0.slot)
+            {
+                indexes.push(index);
+                group.push((place, held));
+            }
+            calls.push(async move { (indexes, self.renew_group(&group).await) });
+        }
+        for (indexes, answer) in futures_util::future::join_all(calls).await {
+            match answer {
+                Ok(extended) => {
+                    for (index, extended) in indexes.into_iter().zip(extended) {
+                        if extended == 0 && results[index].is_ok() {
+                            results[index] = Ok(Renewed::Gone);
+                        }
+                    }
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    let again = |_| match &error {
+                        StoreError::Unknown(_) => StoreError::Unknown(text.clone().into()),
+                        StoreError::Refused(_) => StoreError::Refused(text.clone().into()),
+                    };
+                    for index in indexes {
+                        results[index] = Err(again(index));
+                    }
+                }
+            }
+        }
+        results
+    }
+
+    async fn release(&self, held: &Held) -> Result<Released, StoreError> {
+        let mut released = 0;
+        for group in self.groups(held.names.as_slice()) {
+            released += self.release_group(held, &group).await?;
+        }
+        let all = released == held.names.as_slice().len();
+        Ok(if all { Released::Released } else { Released::NotHeld })
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError> {
+        self.view(name).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.page(query).await
+    }
+
+    async fn watch(&self, request: &Request<'_>, name: &LockName) -> Result<Watch, StoreError> {
+        let place = self.place(name);
+        let watch = self.link.bells.watch(match request.order {
+            Order::Any => &place.lock,
+            Order::Fifo => request.owner.as_str(),
+        });
+        self.link.listen(place.slot).await?;
+        Ok(watch)
+    }
+}
+
+fn flag(set: bool) -> &'static str {
+    if set { "1" } else { "0" }
+}
