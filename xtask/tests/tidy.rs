@@ -7,20 +7,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which crates of the workspace each crate may depend on. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("leasehold-core", &[]),
     ("leasehold-api", &[]),
     ("leasehold-engine", &["leasehold-core"]),
-    ("leasehold-server", &["leasehold-api", "leasehold-core", "leasehold-engine"]),
+    ("leasehold-lock", &["leasehold-core"]),
+    ("leasehold-server", &["leasehold-api", "leasehold-core", "leasehold-engine", "leasehold-lock"]),
     ("leasehold-client", &["leasehold-api"]),
     // For tests only: nothing may depend on it except in `[dev-dependencies]`.
     (
         "leasehold-testkit",
-        &["leasehold-api", "leasehold-client", "leasehold-core", "leasehold-engine", "leasehold-server"],
+        &[
+            "leasehold-api",
+            "leasehold-client",
+            "leasehold-core",
+            "leasehold-engine",
+            "leasehold-lock",
+            "leasehold-server",
+        ],
     ),
     (
         "leasehold",
-        &["leasehold-api", "leasehold-client", "leasehold-core", "leasehold-engine", "leasehold-server"],
+        &[
+            "leasehold-api",
+            "leasehold-client",
+            "leasehold-core",
+            "leasehold-engine",
+            "leasehold-lock",
+            "leasehold-server",
+        ],
     ),
 ];
 

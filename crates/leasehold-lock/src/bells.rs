@@ -62,6 +62,11 @@ impl Bells {
         self.lock().get(what).map_or(0, |bell| bell.watchers)
     }
 
+    /// True when nobody listens.
+    pub fn is_quiet(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// What anybody in this process listens to.
     pub fn listened_to(&self) -> Vec<Arc<str>> {
         self.lock().keys().cloned().collect()

@@ -35,6 +35,8 @@ mod name;
 mod owner;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 pub use bells::{Bells, Watch};
 pub use clock::{Clock, Moment};
@@ -50,4 +52,6 @@ pub use name::{BadLockName, LOCK_NAME_BYTES_MAX, LockName, NAMES_MAX, Names};
 pub use redis::Epochs;
 #[cfg(feature = "redis")]
 pub use redis::{BadRedisUrl, PREFIX_DEFAULT, Redis};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Sqlite, SqliteError};
 pub use owner::{BadOwner, LABEL_BYTES_MAX, Label, OWNER_BYTES_MAX, Owner};

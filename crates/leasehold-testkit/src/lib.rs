@@ -13,6 +13,7 @@ mod facts;
 mod history;
 mod kill_rounds;
 mod launch;
+pub mod lock_suite;
 mod process;
 mod random;
 mod raw;

@@ -129,7 +129,7 @@ impl Link {
                 Connection::One(one) => one.req_packed_command(&command).await,
                 Connection::Cluster(cluster) => cluster.req_packed_command(&command).await,
             };
-            match answer {
+            match answer.and_then(Value::extract_error) {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                     command = script.command("EVAL", script.text, keys, args);
                 }
@@ -231,7 +231,8 @@ impl Link {
         answer: RedisResult<Value>,
         generation: u64,
     ) -> Result<T, StoreError> {
-        let answer = answer.and_then(|value| value.extract_error()).map_err(|error| self.failed(error, generation))?;
+        let answer = answer.and_then(Value::extract_error);
+        let answer = answer.map_err(|error| self.failed(error, generation))?;
         T::from_redis_value(answer).map_err(|error| StoreError::Refused(error.into()))
     }
 

@@ -1,0 +1,144 @@
+//! The one thread of this process that touches the file.
+//!
+//! It takes whatever was asked meanwhile, answers it in one transaction, and looks from time to time whether
+//! another process has changed the file, for those who wait.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::table::Table;
+use crate::backend::{Attempt, Held, ListQuery, Page, Released, Renewed};
+use crate::bells::Bells;
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::lease::LeaseView;
+use crate::name::LockName;
+
+/// Commands of one transaction.
+const BATCH_MAX: usize = 256;
+/// How often to look for changes by others while somebody waits.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How soon somebody new is noticed who waits.
+const LOOK_FOR_WAITERS_EVERY: Duration = Duration::from_millis(50);
+
+/// Somebody who wants an answer.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What can be asked.
+pub(super) enum Ask {
+    Acquire(Held, Reply<Attempt>),
+    Renew(Vec<Held>, Reply<Vec<Renewed>>),
+    Release(Held, Reply<Released>),
+    Inspect(LockName, Reply<Option<LeaseView>>),
+    List(ListQuery, Reply<Page>),
+}
+
+/// An answer that is given when the transaction is committed.
+type Answer = Box<dyn FnOnce(Result<(), &str>)>;
+
+pub(super) struct Worker {
+    pub(super) connection: Connection,
+    pub(super) clock: Clock,
+    pub(super) bells: Bells,
+    pub(super) asked: Receiver<Ask>,
+}
+
+impl Worker {
+    pub(super) fn run(mut self) {
+        let mut version = self.data_version();
+        loop {
+            let patience =
+                if self.bells.is_quiet() { LOOK_FOR_WAITERS_EVERY } else { LOOK_EVERY };
+            match self.asked.recv_timeout(patience) {
+                Ok(first) => {
+                    let mut batch = vec![first];
+                    batch.extend(self.asked.try_iter().take(BATCH_MAX - 1));
+                    self.answer(batch);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if !self.bells.is_quiet() && self.data_version() != version {
+                        version = self.data_version();
+                        self.bells.ring_all();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Changes whenever another process commits.
+    fn data_version(&self) -> i64 {
+        self.connection.pragma_query_value(None, "data_version", |row| row.get(0)).unwrap_or_default()
+    }
+
+    fn answer(&mut self, batch: Vec<Ask>) {
+        let now = self.clock.now();
+        let mut rings = Vec::new();
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let table = match transaction {
+            Ok(transaction) => Table { transaction, now },
+            Err(error) => {
+                let text = error.to_string();
+                return batch.into_iter().for_each(|ask| ask.fail(&text));
+            }
+        };
+        let answers: Vec<Answer> = batch.into_iter().map(|ask| ask.answer(&table, &mut rings)).collect();
+        let committed = table.transaction.commit().map_err(|error| error.to_string());
+        for answer in answers {
+            answer(committed.as_ref().map(|()| ()).map_err(String::as_str));
+        }
+        for what in rings {
+            self.bells.ring(&what);
+        }
+    }
+}
+
+impl Ask {
+    fn answer(self, table: &Table<'_>, rings: &mut Vec<String>) -> Answer {
+        match self {
+            Self::Acquire(held, reply) => later(reply, table.acquire(&held)),
+            Self::Renew(leases, reply) => {
+                later(reply, leases.iter().map(|held| table.renew(held)).collect())
+            }
+            Self::Release(held, reply) => {
+                let released = table.release(&held).map(|(released, next)| {
+                    rings.extend(next);
+                    rings.extend(held.names.as_slice().iter().map(|name| name.as_str().to_owned()));
+                    released
+                });
+                later(reply, released)
+            }
+            Self::Inspect(name, reply) => later(reply, table.view(&name)),
+            Self::List(query, reply) => later(reply, table.page(&query)),
+        }
+    }
+
+    fn fail(self, error: &str) {
+        match self {
+            Self::Acquire(_, reply) => unanswered(reply, error),
+            Self::Renew(_, reply) => unanswered(reply, error),
+            Self::Release(_, reply) => unanswered(reply, error),
+            Self::Inspect(_, reply) => unanswered(reply, error),
+            Self::List(_, reply) => unanswered(reply, error),
+        }
+    }
+}
+
+/// Answers when it is known whether the transaction was committed. Nobody may be there any more to hear it.
+fn later<T: 'static>(reply: Reply<T>, result: rusqlite::Result<T>) -> Answer {
+    Box::new(move |committed| {
+        let answer = match (committed, result) {
+            (Ok(()), Ok(value)) => Ok(value),
+            (Ok(()), Err(error)) => Err(StoreError::Refused(error.into())),
+            (Err(error), _) => return unanswered(reply, error),
+        };
+        let _ = reply.send(answer);
+    })
+}
+
+fn unanswered<T>(reply: Reply<T>, error: &str) {
+    let _ = reply.send(Err(StoreError::Unknown(error.into())));
+}

@@ -1,0 +1,5 @@
+//! The promises of a lock store, kept in memory.
+
+use leasehold_lock::Memory;
+
+leasehold_testkit::lock_suite!(async { ((), Memory::new()) });

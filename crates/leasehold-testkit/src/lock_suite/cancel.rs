@@ -1,0 +1,129 @@
+//! Dropping any future at any await leaves nothing behind.
+//!
+//! Each test polls a future k times and drops it, for k = 0, 1, 2, ... until it finishes by itself.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use leasehold_lock::backend::Renewed;
+use leasehold_lock::{Locker, Settings};
+
+use super::{LONG, PATIENCE, Store, ask, granted, held, name, names, owner};
+
+/// The name must be free this soon, although its lease lasts for a minute.
+const SOON: Duration = Duration::from_secs(1);
+/// A future that is not over after so many polls hangs.
+const POLLS_MAX: usize = 1_000;
+
+/// Polls `future` at most `polls` times, then drops it. `None` when it was not over by then.
+///
+/// A future that waits is given a little time, and then dropped where it waits: without a second poll at the
+/// same place there would be nothing new to see.
+async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    let until_dropped = std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    tokio::time::timeout(Duration::from_millis(500), until_dropped).await.ok().flatten()
+}
+
+/// Acquiring a free name.
+pub async fn acquisition_dropped_at_any_await_leaves_nothing(store: Store) {
+    let locker = Locker::with_settings(store.clone(), Settings::default());
+    for polls in 0..POLLS_MAX {
+        let name = name("drop");
+        let acquired = polled(polls, async { locker.acquire(names(&name)).ttl(LONG).await }).await;
+        let finished = acquired.is_some();
+        drop(acquired);
+        free_soon(&store, &name).await;
+        if finished {
+            assert!(polls > 0, "nothing was dropped on the way");
+            return;
+        }
+    }
+    panic!("it never finished");
+}
+
+/// Waiting for a taken name, which is released while the other waits.
+pub async fn waiting_dropped_at_any_await_leaves_nothing(store: Store) {
+    let locker = Locker::with_settings(store.clone(), Settings::default());
+    for polls in 0..POLLS_MAX {
+        let name = name("drop-wait");
+        let other = held(&names(&name), &owner(), LONG);
+        granted(ask(&store, &other).await);
+        let waiting = polled(polls, async { locker.acquire(names(&name)).ttl(LONG).wait(LONG).await });
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            store.release(&other).await.unwrap();
+        };
+        let (acquired, ()) = tokio::join!(waiting, release);
+        let finished = acquired.is_some();
+        drop(acquired);
+        free_soon(&store, &name).await;
+        if finished {
+            return;
+        }
+    }
+    panic!("it never finished");
+}
+
+/// Giving back.
+pub async fn release_dropped_at_any_await_still_releases(store: Store) {
+    let locker = Locker::with_settings(store.clone(), Settings::default());
+    for polls in 0..POLLS_MAX {
+        let name = name("drop-release");
+        let guard = locker.acquire(names(&name)).ttl(LONG).await.unwrap().granted().expect("free");
+        let finished = polled(polls, guard.release()).await.is_some();
+        free_soon(&store, &name).await;
+        if finished {
+            return;
+        }
+    }
+    panic!("it never finished");
+}
+
+/// Renewing: the lease is there afterwards, and can be renewed and released.
+pub async fn renewal_dropped_at_any_await_harms_nothing(store: Store) {
+    for polls in 0..POLLS_MAX {
+        let name = name("drop-renew");
+        let mine = held(&names(&name), &owner(), LONG);
+        granted(ask(&store, &mine).await);
+        let finished = polled(polls, store.renew(std::slice::from_ref(&mine))).await.is_some();
+        let again = store.renew(std::slice::from_ref(&mine)).await.remove(0).unwrap();
+        assert_eq!(again, Renewed::Extended);
+        store.release(&mine).await.unwrap();
+        free_soon(&store, &name).await;
+        if finished {
+            return;
+        }
+    }
+    panic!("it never finished");
+}
+
+/// Free within a second, and still free after everything that was on its way has arrived.
+async fn free_soon(store: &Store, name: &leasehold_lock::LockName) {
+    let began = Instant::now();
+    let mut free_since = None;
+    while free_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(20)) {
+        match store.inspect(name).await.expect("the store answers") {
+            None => _ = free_since.get_or_insert_with(Instant::now),
+            Some(lease) => {
+                free_since = None;
+                // The bound is a second; a machine that is busy with other tests may need more.
+                assert!(began.elapsed() < SOON.max(PATIENCE), "an orphan was left: {lease:?}");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -1,0 +1,91 @@
+//! Guards: renewed while they live, given back when dropped, told when lost.
+
+use std::time::{Duration, Instant};
+
+use leasehold_lock::backend::{Attempt, Released};
+use leasehold_lock::{LeaseState, LockError, Locker, LostReason, Settings};
+
+use super::{LONG, PATIENCE, SHORT, Store, ask, held, is_free_within, name, names, owner};
+
+fn locker(store: &Store) -> Locker {
+    Locker::with_settings(store.clone(), Settings::default())
+}
+
+/// A short lease is held for long by renewing it.
+pub async fn guard_is_renewed_beyond_its_length(store: Store) {
+    let (name, locker) = (name("renewed"), locker(&store));
+    let length = Duration::from_millis(600);
+    let guard = locker.acquire(names(&name)).ttl(length).await.unwrap().granted().expect("free");
+    let until = Instant::now() + length * 4;
+    while Instant::now() < until {
+        assert_eq!(guard.state(), LeaseState::Held);
+        let attempt = ask(&store, &held(&names(&name), &owner(), SHORT)).await;
+        assert!(matches!(attempt, Attempt::Busy(_)), "it was not renewed in time");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// Dropping is enough.
+pub async fn dropped_guard_gives_the_lock_back(store: Store) {
+    let (name, locker) = (name("dropped"), locker(&store));
+    drop(locker.acquire(names(&name)).ttl(LONG).await.unwrap());
+    is_free_within(&store, &name, PATIENCE).await;
+}
+
+/// A release of what is lost says so.
+pub async fn release_tells_whether_it_still_was_held(store: Store) {
+    let (name, locker) = (name("told"), locker(&store));
+    let guard = locker.acquire(names(&name)).ttl(LONG).await.unwrap().granted().expect("free");
+    store.release(&held(&names(&name), guard.owner(), LONG)).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+}
+
+/// What the store gave away is lost at the next renewal, long before the end of the lease.
+pub async fn holder_learns_that_its_lease_is_gone(store: Store) {
+    let (name, locker) = (name("gone"), locker(&store));
+    let length = Duration::from_secs(3);
+    let guard = locker.acquire(names(&name)).ttl(length).await.unwrap().granted().expect("free");
+    store.release(&held(&names(&name), guard.owner(), LONG)).await.unwrap();
+    let reason = tokio::time::timeout(length, guard.lost()).await.expect("told before the end");
+    assert_eq!(reason, LostReason::Gone);
+    assert_eq!(guard.state(), LeaseState::Lost);
+    assert!(matches!(guard.check(), Err(LockError::Lost { reason: LostReason::Gone, .. })));
+}
+
+/// A guard that is leaked, or work that hangs, does not keep the lock for ever.
+pub async fn renewal_stops_at_the_cap_and_the_holder_is_told_before_the_end(store: Store) {
+    let (name, locker) = (name("cap"), locker(&store));
+    let length = Duration::from_millis(600);
+    let acquired = locker.acquire(names(&name)).ttl(length).hold_max(length * 2).await.unwrap();
+    let guard = acquired.granted().expect("free");
+    let began = Instant::now();
+    assert_eq!(guard.lost().await, LostReason::HeldTooLong);
+    assert!(began.elapsed() <= length * 3, "held for {:?}", began.elapsed());
+    std::mem::forget(guard);
+    is_free_within(&store, &name, PATIENCE).await;
+}
+
+/// Work is over before the next owner begins.
+pub async fn run_cancels_the_work_before_anybody_else_can_have_the_lock(store: Store) {
+    let (name, locker) = (name("run"), locker(&store));
+    let length = Duration::from_secs(1);
+    let acquired = locker.acquire(names(&name)).ttl(length).no_renewal().await.unwrap();
+    let guard = acquired.granted().expect("free");
+    let work = std::future::pending::<()>();
+    assert!(matches!(guard.run(work).await, Err(LockError::Lost { .. })));
+    // The work has been dropped by now. The lock is still nobody else's.
+    let attempt = ask(&store, &held(&names(&name), &owner(), LONG)).await;
+    assert!(matches!(attempt, Attempt::Busy(_)), "another owner was let in before the work was stopped");
+    assert_eq!(guard.run(async { 1 }).await.ok(), None, "work begins after the loss");
+}
+
+/// A lease can be handed to somebody who knows its owner.
+pub async fn detached_lease_stays_until_its_owner_releases_it(store: Store) {
+    let (name, locker) = (name("detached"), locker(&store));
+    let guard = locker.acquire(names(&name)).ttl(LONG).await.unwrap().granted().expect("free");
+    let held = guard.detach();
+    locker.settle(PATIENCE).await;
+    assert!(store.inspect(&name).await.unwrap().is_some(), "it was given back");
+    assert_eq!(locker.release(&held).await.unwrap(), Released::Released);
+}

@@ -1,0 +1,110 @@
+//! Waiting in line: first come, first served, and nobody waits for the dead.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold_lock::backend::{Attempt, Held, Order};
+use leasehold_lock::{Locker, Settings};
+
+use super::{LONG, PATIENCE, Store, ask, granted, held, name, names, owner};
+
+fn in_order(lease: Held) -> Held {
+    Held { order: Order::Fifo, ..lease }
+}
+
+fn locker(store: &Store) -> Locker {
+    Locker::with_settings(store.clone(), Settings::default())
+}
+
+/// Those who came first go first.
+pub async fn waiters_get_the_lock_in_the_order_they_came(store: Store) {
+    let (name, locker) = (name("line"), locker(&store));
+    let acquired = locker.acquire(names(&name)).ttl(LONG).in_order().await.unwrap();
+    let first = acquired.granted().expect("free");
+    let turns = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for number in 0..6 {
+        let (acquire, turns) = (locker.acquire(names(&name)), turns.clone());
+        waiters.push(tokio::spawn(async move {
+            let acquired = acquire.ttl(LONG).wait(LONG).in_order().await.unwrap();
+            let guard = acquired.granted().expect("patience enough");
+            turns.lock().unwrap().push(number);
+            guard.release().await.unwrap();
+        }));
+        in_line(&store, &name, number + 1).await;
+    }
+    first.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert_eq!(*turns.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
+}
+
+/// A waiter that died in line is passed over: not after its lease, not after seconds each.
+pub async fn dead_waiter_costs_the_next_one_little(store: Store) {
+    let (name, locker) = (name("dead"), locker(&store));
+    let acquired = locker.acquire(names(&name)).ttl(LONG).in_order().await.unwrap();
+    let first = acquired.granted().expect("free");
+    // These ask once and are never heard of again.
+    for _ in 0..5 {
+        let dead = in_order(held(&names(&name), &owner(), LONG));
+        assert!(matches!(ask(&store, &dead).await, Attempt::Busy(_)));
+    }
+    let waiter = tokio::spawn({
+        let (locker, name) = (locker.clone(), name.clone());
+        async move { locker.acquire(names(&name)).ttl(LONG).wait(LONG).in_order().await }
+    });
+    in_line(&store, &name, 6).await;
+    let began = Instant::now();
+    first.release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap().granted().expect("its turn");
+    assert!(began.elapsed() < PATIENCE, "the dead cost {:?}", began.elapsed());
+    guard.release().await.unwrap();
+}
+
+/// Whoever gives up does not stand in the way.
+pub async fn waiter_that_gives_up_leaves_the_line(store: Store) {
+    let (name, locker) = (name("leave"), locker(&store));
+    let acquired = locker.acquire(names(&name)).ttl(LONG).in_order().await.unwrap();
+    let first = acquired.granted().expect("free");
+    let gives_up = locker.acquire(names(&name)).wait(Duration::from_millis(50)).in_order().await.unwrap();
+    assert!(gives_up.granted().is_none());
+    let cancelled = tokio::time::timeout(
+        Duration::from_millis(50),
+        locker.acquire(names(&name)).wait(LONG).in_order().into_future(),
+    );
+    assert!(cancelled.await.is_err(), "it got a lock that is held");
+    in_line(&store, &name, 0).await;
+    first.release().await.unwrap();
+    super::is_free_within(&store, &name, PATIENCE).await;
+}
+
+/// Showing that one is still there does not cost the place.
+pub async fn asking_again_keeps_the_place_in_line(store: Store) {
+    let name = name("place");
+    let holder = in_order(held(&names(&name), &owner(), LONG));
+    granted(ask(&store, &holder).await);
+    let waiters: Vec<Held> = (0..3).map(|_| in_order(held(&names(&name), &owner(), LONG))).collect();
+    for _ in 0..3 {
+        for (place, waiter) in waiters.iter().enumerate() {
+            let Attempt::Busy(busy) = ask(&store, waiter).await else { panic!("two owners") };
+            assert_eq!(busy.ahead, u32::try_from(place).ok());
+        }
+    }
+    store.release(&holder).await.unwrap();
+    assert!(matches!(ask(&store, &waiters[1]).await, Attempt::Busy(_)), "it went before its turn");
+    granted(ask(&store, &waiters[0]).await);
+}
+
+/// Waits until so many stand in line.
+async fn in_line(store: &Store, name: &leasehold_lock::LockName, expected: u32) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let lease = store.inspect(name).await.unwrap().expect("held");
+        if lease.waiters == Some(expected) {
+            return;
+        }
+        assert!(Instant::now() < until, "expected {expected} in line: {lease:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
