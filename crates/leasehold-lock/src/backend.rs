@@ -24,6 +24,11 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// What its grants are worth.
     fn guarantees(&self) -> Guarantees;
 
+    /// Whether it keeps a queue for [`Order::Fifo`]; if not, it refuses such requests.
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
     /// Takes all of the names for the owner, or none.
     async fn try_acquire(&self, request: &Request<'_>) -> Result<Attempt, StoreError>;
 

@@ -35,8 +35,11 @@ mod name;
 mod owner;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "redis")]
+mod redlock;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod store;
 
 pub use bells::{Bells, Watch};
 pub use clock::{Clock, Moment};
@@ -48,10 +51,13 @@ pub use locker::{
 };
 pub use memory::Memory;
 pub use name::{BadLockName, LOCK_NAME_BYTES_MAX, LockName, NAMES_MAX, Names};
+pub use owner::{BadOwner, LABEL_BYTES_MAX, Label, OWNER_BYTES_MAX, Owner};
 #[cfg(all(feature = "redis", feature = "postgres"))]
 pub use redis::Epochs;
 #[cfg(feature = "redis")]
 pub use redis::{BadRedisUrl, PREFIX_DEFAULT, Redis};
+#[cfg(feature = "redis")]
+pub use redlock::{BadRedlock, Redlock};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Sqlite, SqliteError};
-pub use owner::{BadOwner, LABEL_BYTES_MAX, Label, OWNER_BYTES_MAX, Owner};
+pub use store::{OpenError, StoreOptions, open};

@@ -79,9 +79,7 @@ impl Guard {
     pub fn time_left(&self) -> Duration {
         match self.state() {
             LeaseState::Lost => Duration::ZERO,
-            LeaseState::Held | LeaseState::Doubtful => {
-                self.tenure.deadline().since(self.core.clock.now())
-            }
+            LeaseState::Held | LeaseState::Doubtful => self.tenure.deadline().since(self.core.clock.now()),
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::{Cmd, Pipeline, Value};
 
+use super::keys::Keys;
 use super::{Redis, keys};
 use crate::backend::{ListQuery, Page};
 use crate::error::StoreError;
@@ -15,9 +16,9 @@ use crate::owner::Owner;
 const SCAN_COUNT_MAX: usize = 1_000;
 
 /// Where a listing goes on: at which node, and at which cursor of its scan.
-struct Cursor {
-    node: String,
-    scan: u64,
+pub(crate) struct Cursor {
+    pub(crate) node: String,
+    pub(crate) scan: u64,
 }
 
 impl Redis {
@@ -28,7 +29,7 @@ impl Redis {
         commands.zcard(keys::queue(&place.lock, place.slot));
         let (token, pttl, fence, queued): (Option<Vec<u8>>, i64, Option<u64>, usize) =
             self.link.send_all(&commands).await?;
-        let waiting = queued + self.link.bells.watchers(&place.lock);
+        let waiting = queued + self.bells.watchers(&place.lock);
         Ok(token.and_then(|token| view(name.clone(), &token, pttl, fence, waiting)))
     }
 
@@ -41,10 +42,7 @@ impl Redis {
         };
         // A node that is gone is passed over: its slots, and their locks, are at another by now.
         let scan = cursor.as_ref().filter(|cursor| cursor.node == *node).map_or(0, |cursor| cursor.scan);
-        let pattern = format!("{}{}*", escaped(self.keys.prefix()), escaped(&query.prefix));
-        let mut command = redis::cmd("SCAN");
-        command.arg(scan).arg("MATCH").arg(pattern).arg("TYPE").arg("string");
-        command.arg("COUNT").arg(query.limit.clamp(1, SCAN_COUNT_MAX));
+        let command = self::scan(&self.keys, query, scan);
         let (scan, found): (u64, Vec<Vec<u8>>) = self.link.send_to(address(node), command).await?;
         let mut leases = Vec::new();
         for name in found.iter().filter_map(|key| self.keys.name(std::str::from_utf8(key).ok()?)) {
@@ -72,6 +70,15 @@ impl Redis {
     }
 }
 
+/// One bounded step through the keys of a server.
+pub(crate) fn scan(keys: &Keys, query: &ListQuery, cursor: u64) -> Cmd {
+    let pattern = format!("{}{}*", escaped(keys.prefix()), escaped(&query.prefix));
+    let mut command = redis::cmd("SCAN");
+    command.arg(cursor).arg("MATCH").arg(pattern).arg("TYPE").arg("string");
+    command.arg("COUNT").arg(query.limit.clamp(1, SCAN_COUNT_MAX));
+    command
+}
+
 /// The master in one line of CLUSTER SLOTS: first slot, last slot, master, replicas.
 fn master(range: &[Value]) -> Option<String> {
     let Value::Array(node) = range.get(2)? else { return None };
@@ -89,7 +96,14 @@ fn escaped(prefix: &str) -> String {
     prefix.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-fn view(name: LockName, token: &[u8], pttl: i64, fence: Option<u64>, waiting: usize) -> Option<LeaseView> {
+/// What a lock's key tells about its holder.
+pub(crate) fn view(
+    name: LockName,
+    token: &[u8],
+    pttl: i64,
+    fence: Option<u64>,
+    waiting: usize,
+) -> Option<LeaseView> {
     if pttl == -2 {
         return None;
     }
@@ -107,13 +121,14 @@ fn view(name: LockName, token: &[u8], pttl: i64, fence: Option<u64>, waiting: us
 }
 
 impl Cursor {
-    fn read(text: &str) -> Result<Self, StoreError> {
-        let parts = text.rsplit_once('/').and_then(|(node, scan)| Some((node.to_owned(), scan.parse().ok()?)));
+    pub(crate) fn read(text: &str) -> Result<Self, StoreError> {
+        let parts =
+            text.rsplit_once('/').and_then(|(node, scan)| Some((node.to_owned(), scan.parse().ok()?)));
         let (node, scan) = parts.ok_or_else(|| StoreError::Refused("not a cursor of a listing".into()))?;
         Ok(Self { node, scan })
     }
 
-    fn write(&self) -> String {
+    pub(crate) fn write(&self) -> String {
         format!("{}/{}", self.node, self.scan)
     }
 }

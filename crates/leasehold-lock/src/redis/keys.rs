@@ -10,29 +10,29 @@ use crate::name::LockName;
 
 const SLOTS: u16 = 16_384;
 /// What our own keys begin with; a listing skips them.
-pub(super) const OWN_PREFIX: &str = "leasehold:";
+pub(crate) const OWN_PREFIX: &str = "leasehold:";
 
 /// Makes the keys of one lock space.
 #[derive(Debug, Clone)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     prefix: String,
 }
 
 impl Keys {
-    pub(super) fn new(prefix: &str) -> Self {
+    pub(crate) fn new(prefix: &str) -> Self {
         Self { prefix: prefix.to_owned() }
     }
 
-    pub(super) fn prefix(&self) -> &str {
+    pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    pub(super) fn lock(&self, name: &LockName) -> String {
+    pub(crate) fn lock(&self, name: &LockName) -> String {
         format!("{}{name}", self.prefix)
     }
 
     /// The name of a lock's key; `None` for a key that is not a lock of this space.
-    pub(super) fn name(&self, key: &str) -> Option<LockName> {
+    pub(crate) fn name(&self, key: &str) -> Option<LockName> {
         let name = key.strip_prefix(&self.prefix)?;
         if key.starts_with(OWN_PREFIX) {
             return None;
@@ -42,32 +42,32 @@ impl Keys {
 }
 
 /// The epoch and counter of a slot's fences. One per slot, so that any number of names needs no more memory.
-pub(super) fn slot_state(slot: u16) -> String {
+pub(crate) fn slot_state(slot: u16) -> String {
     format!("{OWN_PREFIX}fences:{{{}}}", tag(slot))
 }
 
 /// The channel on which the releases of a slot are told.
-pub(super) fn channel(slot: u16) -> String {
+pub(crate) fn channel(slot: u16) -> String {
     format!("{OWN_PREFIX}freed:{{{}}}", tag(slot))
 }
 
 /// The fence of a lock that is held.
-pub(super) fn fence(lock: &str, slot: u16) -> String {
+pub(crate) fn fence(lock: &str, slot: u16) -> String {
     format!("{OWN_PREFIX}fence:{{{}}}:{lock}", tag(slot))
 }
 
 /// Those who wait in line.
-pub(super) fn queue(lock: &str, slot: u16) -> String {
+pub(crate) fn queue(lock: &str, slot: u16) -> String {
     format!("{OWN_PREFIX}queue:{{{}}}:{lock}", tag(slot))
 }
 
 /// When they were last heard of.
-pub(super) fn heard(lock: &str, slot: u16) -> String {
+pub(crate) fn heard(lock: &str, slot: u16) -> String {
     format!("{OWN_PREFIX}heard:{{{}}}:{lock}", tag(slot))
 }
 
 /// The slot of a key, as the cluster computes it: what stands in the first braces counts, if anything does.
-pub(super) fn slot(key: &str) -> u16 {
+pub(crate) fn slot(key: &str) -> u16 {
     let hashed = key
         .split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))

@@ -15,13 +15,14 @@ use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, Pipeline,
-    ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
+    Pipeline, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, ServerErrorKind, Value,
 };
 
 use super::keys;
 use crate::bells::Bells;
 use crate::error::StoreError;
+use crate::redlock::Tally;
 
 /// A connection that is not there by then is not coming.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
@@ -34,10 +35,17 @@ const CHANNELS_MAX: usize = 256;
 
 /// Which servers.
 #[derive(Debug, Clone)]
-pub(super) enum Servers {
+pub(crate) enum Servers {
     One(Box<ConnectionInfo>),
     Sentinel { sentinels: Vec<ConnectionInfo>, master: String },
     Cluster(Vec<ConnectionInfo>),
+}
+
+/// Who is told what the servers say on their own.
+#[derive(Debug, Clone)]
+pub(crate) enum Ears {
+    Bells(Bells),
+    Tally { tally: Arc<Tally>, node: usize },
 }
 
 /// A connection that comes back after it broke. Cheap to share.
@@ -46,7 +54,7 @@ pub(crate) struct Link {
     servers: Servers,
     connection: Mutex<Option<(u64, Connection)>>,
     connecting: tokio::sync::Mutex<u64>,
-    pub(super) bells: Bells,
+    ears: Ears,
     channels: Mutex<HashSet<u16>>,
 }
 
@@ -64,12 +72,12 @@ pub(crate) struct Lua {
 }
 
 impl Link {
-    pub(super) fn new(servers: Servers) -> Self {
+    pub(crate) fn new(servers: Servers, ears: Ears) -> Self {
         Self {
             servers,
             connection: Mutex::default(),
             connecting: tokio::sync::Mutex::new(0),
-            bells: Bells::default(),
+            ears,
             channels: Mutex::default(),
         }
     }
@@ -81,15 +89,12 @@ impl Link {
     /// Sends one command.
     pub(crate) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
         let (generation, mut connection) = self.connected().await?;
-        let answer = match &mut connection {
-            Connection::One(one) => one.req_packed_command(command).await,
-            Connection::Cluster(cluster) => cluster.req_packed_command(command).await,
-        };
+        let answer = connection.send(command).await;
         self.understood(answer, generation)
     }
 
     /// Sends commands of one slot, or of any slots when it is not a cluster. Not a transaction.
-    pub(super) async fn send_all<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, StoreError> {
+    pub(crate) async fn send_all<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, StoreError> {
         let (generation, mut connection) = self.connected().await?;
         let answer = match &mut connection {
             Connection::One(one) => commands.query_async(one).await,
@@ -125,12 +130,8 @@ impl Link {
         let (generation, mut connection) = self.connected().await?;
         let mut command = script.command("EVALSHA", &script.hash, keys, args);
         for _ in 0..2 {
-            let answer = match &mut connection {
-                Connection::One(one) => one.req_packed_command(&command).await,
-                Connection::Cluster(cluster) => cluster.req_packed_command(&command).await,
-            };
-            match answer.and_then(Value::extract_error) {
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            match connection.send(&command).await.and_then(Value::extract_error) {
+                Err(error) if is_unknown_script(&error) => {
                     command = script.command("EVAL", script.text, keys, args);
                 }
                 answer => return self.understood(answer, generation),
@@ -139,8 +140,23 @@ impl Link {
         Err(StoreError::Refused("the server does not keep scripts".into()))
     }
 
+    /// Runs a script only if the server knows it; `None` when it does not.
+    pub(crate) async fn run_if_loaded<T: FromRedisValue>(
+        &self,
+        script: &Lua,
+        keys: &[String],
+        args: &[&str],
+    ) -> Result<Option<T>, StoreError> {
+        let (generation, mut connection) = self.connected().await?;
+        let answer = connection.send(&script.command("EVALSHA", &script.hash, keys, args)).await;
+        match answer.and_then(Value::extract_error) {
+            Err(error) if is_unknown_script(&error) => Ok(None),
+            answer => self.understood(answer, generation).map(Some),
+        }
+    }
+
     /// Has the releases of a slot told to this process's bells.
-    pub(super) async fn listen(&self, slot: u16) -> Result<(), StoreError> {
+    pub(crate) async fn listen(&self, slot: u16) -> Result<(), StoreError> {
         if self.channels().contains(&slot) {
             return Ok(());
         }
@@ -158,7 +174,8 @@ impl Link {
             if channels.len() <= CHANNELS_MAX {
                 return;
             }
-            let loud = self.bells.listened_to().iter().map(|key| keys::slot(key)).collect::<HashSet<_>>();
+            let loud =
+                self.ears.bells().listened_to().iter().map(|key| keys::slot(key)).collect::<HashSet<_>>();
             channels.extract_if(|slot| !loud.contains(slot)).collect()
         };
         for slot in quiet {
@@ -212,7 +229,7 @@ impl Link {
                     .retries(8)
                     .min_retry_wait(20)
                     .max_retry_wait(500)
-                    .push_sender(ears(self.bells.clone()))
+                    .push_sender(pushes(self.ears.clone()))
                     .build()?;
                 Ok(Connection::Cluster(client.get_async_connection().await?))
             }
@@ -223,7 +240,7 @@ impl Link {
         AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIME_MAX))
             .set_response_timeout(Some(ANSWER_TIME_MAX))
-            .set_push_sender(ears(self.bells.clone()))
+            .set_push_sender(pushes(self.ears.clone()))
     }
 
     fn understood<T: FromRedisValue>(
@@ -260,6 +277,13 @@ impl Link {
 }
 
 impl Connection {
+    async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::One(one) => one.req_packed_command(command).await,
+            Self::Cluster(cluster) => cluster.req_packed_command(command).await,
+        }
+    }
+
     async fn subscribe(&mut self, slot: u16) -> RedisResult<()> {
         match self {
             Self::One(one) => one.subscribe(keys::channel(slot)).await,
@@ -289,11 +313,19 @@ impl Lua {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
+    pub(crate) fn text(&self) -> &'static str {
+        self.text
+    }
+
     fn command(&self, verb: &str, script: &str, keys: &[String], args: &[&str]) -> Cmd {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(keys.len()).arg(keys).arg(args);
         command
     }
+}
+
+fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 /// Takes an address, always with the protocol that lets a server speak first.
@@ -309,7 +341,7 @@ fn nodelay() -> TcpSettings {
 
 fn sentinel_client(sentinels: &[ConnectionInfo], master: &str) -> RedisResult<SentinelClient> {
     let addresses = sentinels.iter().map(|sentinel| sentinel.addr().clone());
-    let mut builder = SentinelClientBuilder::new(addresses, master.to_owned(), SentinelServerType::Master)?
+    let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?
         .set_client_to_redis_protocol(ProtocolVersion::RESP3)
         .set_client_to_redis_tcp_settings(nodelay());
     if let Some(settings) = sentinels.first().map(ConnectionInfo::redis_settings) {
@@ -324,33 +356,56 @@ fn sentinel_client(sentinels: &[ConnectionInfo], master: &str) -> RedisResult<Se
     builder.build()
 }
 
-/// Rings the bell that a message names; after a broken connection all of them, as a message may be lost.
-fn ears(bells: Bells) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> + Send + Sync + 'static {
+/// Passes on what the server says on its own. After a broken connection something may be lost.
+fn pushes(ears: Ears) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> + Send + Sync + 'static {
     move |push| {
         match (push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(what), ..]) => {
-                bells.ring(&String::from_utf8_lossy(what));
+                ears.heard(&String::from_utf8_lossy(what));
             }
-            (PushKind::Disconnection, _) => bells.ring_all(),
+            (PushKind::Disconnection, _) => ears.missed(),
             _ => {}
         }
         Ok(())
     }
 }
 
+impl Ears {
+    fn heard(&self, what: &str) {
+        match self {
+            Self::Bells(bells) => bells.ring(what),
+            Self::Tally { tally, node } => tally.heard(*node, what),
+        }
+    }
+
+    fn missed(&self) {
+        match self {
+            Self::Bells(bells) => bells.ring_all(),
+            Self::Tally { tally, .. } => tally.missed(),
+        }
+    }
+
+    fn bells(&self) -> &Bells {
+        match self {
+            Self::Bells(bells) => bells,
+            Self::Tally { tally, .. } => tally.bells(),
+        }
+    }
+}
+
 /// Sorts an error by what its receiver can do about it.
 pub(super) fn failure(error: RedisError) -> StoreError {
     let refused = match error.kind() {
-        ErrorKind::Server(kind) => match kind {
+        ErrorKind::Server(kind) => !matches!(
+            kind,
             ServerErrorKind::BusyLoading
-            | ServerErrorKind::Moved
-            | ServerErrorKind::Ask
-            | ServerErrorKind::TryAgain
-            | ServerErrorKind::ClusterDown
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::ReadOnly => false,
-            _ => true,
-        },
+                | ServerErrorKind::Moved
+                | ServerErrorKind::Ask
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ReadOnly
+        ),
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig
         | ErrorKind::RESP3NotSupported

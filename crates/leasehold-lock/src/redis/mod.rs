@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-mod inspect;
-mod keys;
+pub(crate) mod inspect;
+pub(crate) mod keys;
 pub(crate) mod link;
-mod url;
+pub(crate) mod url;
 
 #[cfg(feature = "postgres")]
 mod epochs;
@@ -22,10 +22,10 @@ pub use epochs::Epochs;
 pub use url::BadRedisUrl;
 
 use keys::Keys;
-use link::{Link, Lua, Servers};
+use link::{Ears, Link, Lua, Servers};
 
 use crate::backend::{Attempt, Backend, Held, ListQuery, Order, Page, Released, Renewed, Request};
-use crate::bells::Watch;
+use crate::bells::{Bells, Watch};
 use crate::error::StoreError;
 use crate::lease::{Busy, Fence, Grant, Guarantee, Guarantees, LeaseView};
 use crate::name::LockName;
@@ -45,6 +45,7 @@ const EPOCHS_PER_REQUEST_MAX: usize = 2 * crate::name::NAMES_MAX;
 #[derive(Debug)]
 pub struct Redis {
     link: Arc<Link>,
+    bells: Bells,
     keys: Keys,
     claim_ms: String,
     alive_ms: String,
@@ -94,8 +95,10 @@ impl Redis {
     }
 
     fn on(servers: Servers, prefix: &str) -> Self {
+        let bells = Bells::default();
         Self {
-            link: Arc::new(Link::new(servers)),
+            link: Arc::new(Link::new(servers, Ears::Bells(bells.clone()))),
+            bells,
             keys: Keys::new(prefix),
             claim_ms: CLAIM_DEFAULT.as_millis().to_string(),
             alive_ms: ALIVE.as_millis().to_string(),
@@ -365,7 +368,8 @@ impl Backend for Redis {
             let Held { names, .. }: &Held = held;
             names.as_slice().iter().map(move |name| (index, self.place(name), held))
         };
-        let mut places: Vec<(usize, Place<'_>, &Held)> = leases.iter().enumerate().flat_map(of_lease).collect();
+        let mut places: Vec<(usize, Place<'_>, &Held)> =
+            leases.iter().enumerate().flat_map(of_lease).collect();
         if self.link.is_cluster() {
             places.sort_by_key(|(_, place, _)| place.slot);
         }
@@ -426,7 +430,7 @@ impl Backend for Redis {
 
     async fn watch(&self, request: &Request<'_>, name: &LockName) -> Result<Watch, StoreError> {
         let place = self.place(name);
-        let watch = self.link.bells.watch(match request.order {
+        let watch = self.bells.watch(match request.order {
             Order::Any => &place.lock,
             Order::Fifo => request.owner.as_str(),
         });

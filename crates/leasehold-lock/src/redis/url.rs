@@ -11,7 +11,9 @@ pub enum BadRedisUrl {
     #[error("expected redis://, redis-cluster:// or redis-sentinel://")]
     Scheme,
     /// Sentinel needs to be told which of its masters.
-    #[error("a Sentinel's URL ends with the name of the master: redis-sentinel://host:26379,host:26379/mymaster")]
+    #[error(
+        "a Sentinel's URL ends with the name of the master: redis-sentinel://host:26379,host:26379/mymaster"
+    )]
     NoMaster,
     /// One of the addresses.
     #[error("not the address of a Redis server")]
@@ -37,7 +39,7 @@ pub(super) fn servers(url: &str) -> Result<Servers, BadRedisUrl> {
 /// The servers of `scheme://user:password@a:1,b:2/path`, each with the user and password, and the path.
 pub(crate) fn several(url: &str) -> Result<(Vec<ConnectionInfo>, Option<String>), BadRedisUrl> {
     let (scheme, rest) = url.split_once("://").ok_or(BadRedisUrl::Scheme)?;
-    let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
+    let plain = if matches!(scheme, "rediss-cluster" | "redlocks") { "rediss" } else { "redis" };
     let (rest, path) = match rest.split_once('/') {
         Some((rest, path)) => (rest, Some(path.to_owned())),
         None => (rest, None),

@@ -50,8 +50,7 @@ impl Worker {
     pub(super) fn run(mut self) {
         let mut version = self.data_version();
         loop {
-            let patience =
-                if self.bells.is_quiet() { LOOK_FOR_WAITERS_EVERY } else { LOOK_EVERY };
+            let patience = if self.bells.is_quiet() { LOOK_FOR_WAITERS_EVERY } else { LOOK_EVERY };
             match self.asked.recv_timeout(patience) {
                 Ok(first) => {
                     let mut batch = vec![first];
@@ -88,7 +87,7 @@ impl Worker {
         let answers: Vec<Answer> = batch.into_iter().map(|ask| ask.answer(&table, &mut rings)).collect();
         let committed = table.transaction.commit().map_err(|error| error.to_string());
         for answer in answers {
-            answer(committed.as_ref().map(|()| ()).map_err(String::as_str));
+            answer(committed.as_ref().copied().map_err(String::as_str));
         }
         for what in rings {
             self.bells.ring(&what);
@@ -100,9 +99,7 @@ impl Ask {
     fn answer(self, table: &Table<'_>, rings: &mut Vec<String>) -> Answer {
         match self {
             Self::Acquire(held, reply) => later(reply, table.acquire(&held)),
-            Self::Renew(leases, reply) => {
-                later(reply, leases.iter().map(|held| table.renew(held)).collect())
-            }
+            Self::Renew(leases, reply) => later(reply, leases.iter().map(|held| table.renew(held)).collect()),
             Self::Release(held, reply) => {
                 let released = table.release(&held).map(|(released, next)| {
                     rings.extend(next);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold_lock::backend::{Attempt, Held, Order};
+use leasehold_lock::backend::{Attempt, Held, Order, Request};
 use leasehold_lock::{Locker, Settings};
 
 use super::{LONG, PATIENCE, Store, ask, granted, held, name, names, owner};
@@ -16,8 +16,20 @@ fn locker(store: &Store) -> Locker {
     Locker::with_settings(store.clone(), Settings::default())
 }
 
+/// A store without a queue says so instead of letting the caller believe in one.
+async fn refuses_order(store: &Store) -> bool {
+    let lease = in_order(held(&names(&name("no-line")), &owner(), LONG));
+    let Held { names, owner, ttl, order } = &lease;
+    let asked = store.try_acquire(&Request { names, owner, ttl: *ttl, order: *order }).await;
+    assert_eq!(asked.is_ok(), store.keeps_order(), "{asked:?}");
+    !store.keeps_order()
+}
+
 /// Those who came first go first.
 pub async fn waiters_get_the_lock_in_the_order_they_came(store: Store) {
+    if refuses_order(&store).await {
+        return;
+    }
     let (name, locker) = (name("line"), locker(&store));
     let acquired = locker.acquire(names(&name)).ttl(LONG).in_order().await.unwrap();
     let first = acquired.granted().expect("free");
@@ -42,6 +54,9 @@ pub async fn waiters_get_the_lock_in_the_order_they_came(store: Store) {
 
 /// A waiter that died in line is passed over: not after its lease, not after seconds each.
 pub async fn dead_waiter_costs_the_next_one_little(store: Store) {
+    if refuses_order(&store).await {
+        return;
+    }
     let (name, locker) = (name("dead"), locker(&store));
     let acquired = locker.acquire(names(&name)).ttl(LONG).in_order().await.unwrap();
     let first = acquired.granted().expect("free");
@@ -64,6 +79,9 @@ pub async fn dead_waiter_costs_the_next_one_little(store: Store) {
 
 /// Whoever gives up does not stand in the way.
 pub async fn waiter_that_gives_up_leaves_the_line(store: Store) {
+    if refuses_order(&store).await {
+        return;
+    }
     let (name, locker) = (name("leave"), locker(&store));
     let acquired = locker.acquire(names(&name)).ttl(LONG).in_order().await.unwrap();
     let first = acquired.granted().expect("free");
@@ -81,6 +99,9 @@ pub async fn waiter_that_gives_up_leaves_the_line(store: Store) {
 
 /// Showing that one is still there does not cost the place.
 pub async fn asking_again_keeps_the_place_in_line(store: Store) {
+    if refuses_order(&store).await {
+        return;
+    }
     let name = name("place");
     let holder = in_order(held(&names(&name), &owner(), LONG));
     granted(ask(&store, &holder).await);

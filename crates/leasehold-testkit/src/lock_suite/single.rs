@@ -195,4 +195,3 @@ async fn all(store: &Store, mut query: ListQuery) -> BTreeSet<String> {
     }
     panic!("the listing does not end");
 }
-

@@ -21,7 +21,10 @@ pub async fn watch_rings_at_the_release(store: Store) {
     let (names, waiter) = (names(&name), owner());
     let request = Request { names: &names, owner: &waiter, ttl: ttl(LONG), order: Order::Any };
     let mut watch = store.watch(&request, &name).await.unwrap();
-    assert!(tokio::time::timeout(Duration::from_millis(100), watch.rung()).await.is_err(), "rung for nothing");
+    assert!(
+        tokio::time::timeout(Duration::from_millis(100), watch.rung()).await.is_err(),
+        "rung for nothing"
+    );
     store.release(&mine).await.unwrap();
     tokio::time::timeout(PATIENCE, watch.rung()).await.expect("the release rings");
     watch.settle();

@@ -1,0 +1,77 @@
+//! Looking at locks over several servers: what most of them say counts.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::Pipeline;
+
+use super::Inner;
+use crate::backend::{ListQuery, Page};
+use crate::error::StoreError;
+use crate::lease::LeaseView;
+use crate::name::LockName;
+use crate::redis::{inspect, keys};
+
+/// How long one server may take to answer a question.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+
+type Seen = (Option<Vec<u8>>, i64, Option<u64>);
+
+impl Inner {
+    pub(super) async fn view(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError> {
+        let lock = self.keys.lock(name);
+        let mut commands = Pipeline::new();
+        commands.get(&lock).pttl(&lock).get(keys::fence(&lock, keys::slot(&lock)));
+        let commands = &commands;
+        let calls = self.nodes.iter().map(|node| async move {
+            tokio::time::timeout(ANSWER_TIME_MAX, node.link.send_all::<Seen>(commands)).await
+        });
+        let answers = join_all(calls).await;
+        let seen: Vec<Seen> = answers.into_iter().filter_map(|answer| answer.ok()?.ok()).collect();
+        if seen.len() < self.quorum() {
+            return Err(StoreError::Unknown("too few servers answered".into()));
+        }
+        let mut by_token: HashMap<&[u8], Vec<&Seen>> = HashMap::new();
+        for one in &seen {
+            if let Some(token) = &one.0 {
+                by_token.entry(token).or_default().push(one);
+            }
+        }
+        let Some((token, seen)) = by_token.into_iter().find(|(_, seen)| seen.len() >= self.quorum()) else {
+            return Ok(None);
+        };
+        // It is held until the first of the servers that make the majority lets go.
+        let mut ends: Vec<i64> = seen.iter().map(|(_, pttl, _)| *pttl).collect();
+        ends.sort_unstable_by(|a, b| b.cmp(a));
+        let end = ends.get(self.quorum() - 1).copied().unwrap_or(-2);
+        let fence = seen.iter().filter_map(|(_, _, fence)| *fence).max();
+        let waiting = self.bells.watchers(&lock);
+        Ok(inspect::view(name.clone(), token, end, fence, waiting))
+    }
+
+    /// Looks through one server after the other, so a lease that most of them have is found.
+    pub(super) async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let (mut index, scan) = match &query.cursor {
+            Some(cursor) => {
+                inspect::Cursor::read(cursor).map(|cursor| (cursor.node.parse().ok(), cursor.scan))?
+            }
+            None => (Some(0), 0),
+        };
+        let at = index.take().ok_or_else(|| StoreError::Refused("not a cursor of a listing".into()))?;
+        let Some(node) = self.nodes.get(at) else { return Ok(Page::default()) };
+        let command = inspect::scan(&self.keys, query, scan);
+        let next = |scan: u64| match scan {
+            0 if at + 1 < self.nodes.len() => Some(inspect::Cursor { node: (at + 1).to_string(), scan: 0 }),
+            0 => None,
+            scan => Some(inspect::Cursor { node: at.to_string(), scan }),
+        };
+        // A server that does not answer is passed over: most of the others have what it had.
+        let found = node.link.send::<(u64, Vec<Vec<u8>>)>(&command).await.unwrap_or_default();
+        let mut leases = Vec::new();
+        for name in found.1.iter().filter_map(|key| self.keys.name(std::str::from_utf8(key).ok()?)) {
+            leases.extend(self.view(&name).await?);
+        }
+        Ok(Page { leases, cursor: next(found.0).map(|cursor| cursor.write()) })
+    }
+}

@@ -1,0 +1,271 @@
+//! One of the independent servers: what it is asked, and whether it may vote at all.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::{ConnectionInfo, FromRedisValue, Value};
+use uuid::Uuid;
+
+use crate::clock::{Clock, Moment};
+use crate::error::StoreError;
+use crate::redis::link::{Ears, Link, Lua, Servers};
+
+/// Where a node keeps its counters and what it knows of itself.
+pub(super) const STATE: &str = "leasehold:redlock";
+
+/// A server that may not vote is looked at this often, by whoever wants a lock.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// One server of the set.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) link: Arc<Link>,
+    pub(super) address: String,
+    members: String,
+    vote: Lua,
+    raise: Lua,
+    look: Lua,
+    admit: Lua,
+    standing: Mutex<Standing>,
+}
+
+/// What this client knows about a node's right to vote.
+#[derive(Debug)]
+struct Standing {
+    /// The node's own id, once it was asked.
+    id: Option<String>,
+    quarantine: Option<Quarantine>,
+    /// It said that it may not vote, or was never asked; and when it was looked at last.
+    out: Option<Option<Moment>>,
+}
+
+#[derive(Debug, Clone)]
+struct Quarantine {
+    id: String,
+    run: String,
+    /// When this client first saw it, by this client's clock.
+    seen: Moment,
+}
+
+/// What a look at a node that may not vote found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Looked {
+    Admitted,
+    /// It belongs to a set of another size.
+    OtherMembers(String),
+    Quarantined(Outsider),
+}
+
+/// A node in quarantine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outsider {
+    /// Nothing was there at all: new, or emptied.
+    pub(super) is_empty: bool,
+    /// For how long this client has known.
+    pub(super) known_for: Duration,
+    id: String,
+    run: String,
+}
+
+/// What a node said to a script of the first or second phase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Said {
+    /// The locks are the owner's here; what is known per name.
+    Voted(Vec<Counted>),
+    Held {
+        index: usize,
+        remaining: Option<Duration>,
+    },
+    Agreed,
+    TooLow(Vec<u64>),
+    Lost,
+    /// It must be looked at before it may vote.
+    Out,
+    OtherMembers(String),
+}
+
+/// What a node knows of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// The highest fence that it agreed to.
+    pub(super) counter: u64,
+    /// The fence of the lock, if it was the owner's already.
+    pub(super) fence: Option<u64>,
+}
+
+impl Node {
+    pub(super) fn new(server: ConnectionInfo, members: usize, ears: Ears) -> Self {
+        Self {
+            address: server.addr().to_string(),
+            link: Arc::new(Link::new(Servers::One(Box::new(server)), ears)),
+            members: members.to_string(),
+            vote: Lua::new(include_str!("scripts/vote.lua")),
+            raise: Lua::new(include_str!("scripts/raise.lua")),
+            look: Lua::new(include_str!("scripts/look.lua")),
+            admit: Lua::new(include_str!("scripts/admit.lua")),
+            standing: Mutex::new(Standing { id: None, quarantine: None, out: Some(None) }),
+        }
+    }
+
+    /// First phase: takes the locks here, if none is somebody else's.
+    pub(super) async fn vote(&self, keys: &[String], args: &[&str]) -> Result<Said, StoreError> {
+        self.ask(&self.vote, keys, args).await
+    }
+
+    /// Second phase: agrees to fences, if they are higher than all before.
+    pub(super) async fn raise(&self, keys: &[String], args: &[&str]) -> Result<Said, StoreError> {
+        self.ask(&self.raise, keys, args).await
+    }
+
+    pub(super) fn members(&self) -> &str {
+        &self.members
+    }
+
+    pub(super) fn id(&self) -> Option<String> {
+        self.standing().id.clone()
+    }
+
+    async fn ask(&self, script: &Lua, keys: &[String], args: &[&str]) -> Result<Said, StoreError> {
+        let said = match self.link.run_if_loaded::<Vec<Value>>(script, keys, args).await? {
+            None => Said::Out,
+            Some(answer) => read(&answer)
+                .ok_or_else(|| StoreError::Refused(format!("an unheard-of answer: {answer:?}").into()))?,
+        };
+        if said == Said::Out {
+            self.standing().out.get_or_insert(None);
+        }
+        Ok(said)
+    }
+
+    /// True when it is not known to be able to vote, and was not looked at just now.
+    pub(super) fn must_be_looked_at(&self, now: Moment) -> bool {
+        let looked_at = self.standing().out;
+        looked_at.is_some_and(|at| at.is_none_or(|at| now.since(at) > LOOK_EVERY))
+    }
+
+    /// Finds out whether the node may vote, and lets it when it may.
+    pub(super) async fn look(&self, clock: &Clock) -> Result<Looked, StoreError> {
+        self.standing().out = Some(Some(clock.now()));
+        let run = self.run_id().await?;
+        let durable = if self.is_durable().await { "1" } else { "0" };
+        let new_id = Uuid::new_v4().simple().to_string();
+        let args = [run.as_str(), durable, &self.members, &new_id];
+        let answer: Vec<String> = self.link.run(&self.look, &[STATE.to_owned()], &args).await?;
+        match answer.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["admitted", id] => {
+                self.load().await?;
+                *self.standing() = Standing { id: Some((*id).to_owned()), quarantine: None, out: None };
+                Ok(Looked::Admitted)
+            }
+            ["quarantine", id, status] => Ok(Looked::Quarantined(self.note(id, &run, status, clock.now()))),
+            ["members", number] => Ok(Looked::OtherMembers((*number).to_owned())),
+            _ => Err(StoreError::Refused(format!("an unheard-of answer: {answer:?}").into())),
+        }
+    }
+
+    fn note(&self, id: &str, run: &str, status: &str, now: Moment) -> Outsider {
+        let mut standing = self.standing();
+        standing.id = Some(id.to_owned());
+        let known = standing.quarantine.take().filter(|known| known.id == id && known.run == run);
+        let seen = known.map_or(now, |known| known.seen);
+        standing.quarantine = Some(Quarantine { id: id.to_owned(), run: run.to_owned(), seen });
+        Outsider {
+            is_empty: status == "empty",
+            known_for: now.since(seen),
+            id: id.to_owned(),
+            run: run.to_owned(),
+        }
+    }
+
+    /// Ends the quarantine with the counters of the others.
+    pub(super) async fn admit(
+        &self,
+        outsider: &Outsider,
+        floor: u64,
+        counters: &BTreeMap<String, u64>,
+    ) -> Result<(), StoreError> {
+        let mut args = vec![outsider.run.clone(), outsider.id.clone(), floor.to_string()];
+        args.extend(counters.iter().flat_map(|(field, value)| [field.clone(), value.to_string()]));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let admitted: u8 = self.link.run(&self.admit, &[STATE.to_owned()], &args).await?;
+        if admitted == 1 {
+            tracing::warn!(node = %self.address, floor, "admitted a Redlock server that may have lost its memory");
+            self.load().await?;
+            let mut standing = self.standing();
+            (standing.quarantine, standing.out) = (None, None);
+        }
+        Ok(())
+    }
+
+    /// The counters of a node that may vote; `None` from one that may not.
+    pub(super) async fn counters(&self) -> Result<Option<BTreeMap<String, u64>>, StoreError> {
+        let mut command = redis::cmd("HGETALL");
+        command.arg(STATE);
+        let state: BTreeMap<String, String> = self.link.send(&command).await?;
+        if state.get("status").map(String::as_str) != Some("admitted") {
+            return Ok(None);
+        }
+        let is_counter = |field: &str| field == "floor" || field.starts_with("c:");
+        let counters = state.into_iter().filter(|(field, _)| is_counter(field));
+        Ok(Some(counters.filter_map(|(field, value)| Some((field, value.parse().ok()?))).collect()))
+    }
+
+    /// Only a node that may vote has the scripts to do so.
+    async fn load(&self) -> Result<(), StoreError> {
+        for script in [&self.vote, &self.raise] {
+            let mut command = redis::cmd("SCRIPT");
+            command.arg("LOAD").arg(script.text());
+            let _hash: String = self.link.send(&command).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_id(&self) -> Result<String, StoreError> {
+        let mut command = redis::cmd("INFO");
+        command.arg("server");
+        let info: String = self.link.send(&command).await?;
+        let run = info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::trim);
+        run.map(str::to_owned).ok_or_else(|| StoreError::Refused("the server tells no run id".into()))
+    }
+
+    /// Whether every write is on the disk before it is answered. A server that does not tell is not believed.
+    async fn is_durable(&self) -> bool {
+        let mut command = redis::cmd("CONFIG");
+        command.arg("GET").arg("append*");
+        let settings: Result<BTreeMap<String, String>, _> = self.link.send(&command).await;
+        settings.is_ok_and(|settings| {
+            settings.get("appendonly").is_some_and(|value| value == "yes")
+                && settings.get("appendfsync").is_some_and(|value| value == "always")
+        })
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(answer: &[Value]) -> Option<Said> {
+    let text = |at: usize| String::from_redis_value(answer.get(at)?.clone()).ok();
+    let number = |at: usize| text(at)?.parse::<u64>().ok();
+    Some(match text(0)?.as_str() {
+        "voted" => {
+            let pair = |at: usize| Some(Counted { counter: number(at)?, fence: number(at + 1) });
+            Said::Voted((1..answer.len()).step_by(2).map(pair).collect::<Option<_>>()?)
+        }
+        "held" => {
+            let remaining = text(2)?.parse::<i64>().ok()?;
+            Said::Held {
+                index: usize::try_from(number(1)?).ok()?.checked_sub(1)?,
+                remaining: (remaining != -1)
+                    .then(|| Duration::from_millis(u64::try_from(remaining).unwrap_or_default())),
+            }
+        }
+        "agreed" => Said::Agreed,
+        "too-low" => Said::TooLow((1..answer.len()).map(number).collect::<Option<_>>()?),
+        "lost" => Said::Lost,
+        "out" => Said::Out,
+        "members" => Said::OtherMembers(text(1)?),
+        _ => return None,
+    })
+}
