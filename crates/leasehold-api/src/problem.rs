@@ -32,6 +32,8 @@ pub enum Code {
     CapacityInUse,
     /// The payment reference belongs to another hold.
     PaymentRefUsed,
+    /// The hold has had as many payments as it may.
+    PaymentCap,
     /// The payment cannot be turned into a sale any more: give the money back.
     RefundDue,
     /// The server wants an idempotency key.
@@ -66,7 +68,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, for documentation and tests.
-    pub const ALL: [Code; 27] = [
+    pub const ALL: [Code; 28] = [
         Code::SeatTaken,
         Code::SoldOut,
         Code::EventClosed,
@@ -79,6 +81,7 @@ impl Code {
         Code::LimitPerHolder,
         Code::CapacityInUse,
         Code::PaymentRefUsed,
+        Code::PaymentCap,
         Code::RefundDue,
         Code::IdempotencyMissing,
         Code::IdempotencyInvalid,
@@ -111,6 +114,7 @@ impl Code {
             Code::LimitPerHolder => "limit-per-holder",
             Code::CapacityInUse => "capacity-in-use",
             Code::PaymentRefUsed => "payment-ref-used",
+            Code::PaymentCap => "payment-cap",
             Code::RefundDue => "refund-due",
             Code::IdempotencyMissing => "idempotency-missing",
             Code::IdempotencyInvalid => "idempotency-invalid",
@@ -144,6 +148,7 @@ impl Code {
             | Code::ExtendCap
             | Code::CapacityInUse
             | Code::PaymentRefUsed
+            | Code::PaymentCap
             | Code::RefundDue
             | Code::IdempotencyInFlight => 409,
             Code::HoldExpired => 410,
@@ -172,6 +177,7 @@ impl Code {
             Code::LimitPerHolder => "urn:leasehold:problem:limit-per-holder",
             Code::CapacityInUse => "urn:leasehold:problem:capacity-in-use",
             Code::PaymentRefUsed => "urn:leasehold:problem:payment-ref-used",
+            Code::PaymentCap => "urn:leasehold:problem:payment-cap",
             Code::RefundDue => "urn:leasehold:problem:refund-due",
             Code::IdempotencyMissing => "urn:leasehold:problem:idempotency-missing",
             Code::IdempotencyInvalid => "urn:leasehold:problem:idempotency-invalid",
@@ -205,6 +211,7 @@ impl Code {
             Code::LimitPerHolder => "the holder has as much as is allowed",
             Code::CapacityInUse => "the capacity is in use",
             Code::PaymentRefUsed => "the payment belongs to another hold",
+            Code::PaymentCap => "the hold has had as many payments as it may",
             Code::RefundDue => "the payment must be given back",
             Code::IdempotencyMissing => "an idempotency key is required",
             Code::IdempotencyInvalid => "the idempotency key is not valid",

@@ -11,8 +11,8 @@ pub struct Changes {
     pub entries: Vec<Entry>,
     /// What the entries touched; each entry has its range of it.
     pub touched: Vec<Touched>,
-    /// Where holds were that are now forgotten. No log entry: nothing happened to them.
-    pub forgotten: Vec<HoldSlot>,
+    /// Holds and payments that are now forgotten. No log entry: nothing happened to them.
+    pub forgotten: Vec<Touched>,
 }
 
 /// One log entry. Entries have consecutive numbers, and so have an event's entries their versions.

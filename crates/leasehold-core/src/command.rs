@@ -244,6 +244,9 @@ pub enum Refusal {
     /// The payment reference belongs to another hold.
     #[error("the payment belongs to another hold")]
     PaymentRefUsed,
+    /// The hold has had as many payments as it may.
+    #[error("the hold has had as many payments as it may")]
+    PaymentCap,
     /// The event's rules would contradict themselves.
     #[error("{0}")]
     BadPolicy(BadPolicy),

@@ -205,11 +205,6 @@ impl Hold {
     pub fn keeps_items(&self) -> bool {
         matches!(self.state, HoldState::Held | HoldState::Confirming)
     }
-
-    /// Whether it has to do with money, and is therefore never forgotten.
-    pub fn has_payment(&self) -> bool {
-        self.payment.is_some() || self.booking.is_some()
-    }
 }
 
 /// Seats and units in a list of items, together.

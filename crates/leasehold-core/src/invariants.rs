@@ -166,22 +166,28 @@ fn check_holds(state: &State, broken: &mut Vec<Broken>) {
 }
 
 fn check_payments(state: &State, broken: &mut Vec<Broken>) {
+    let mut sales: BTreeMap<(EventNo, &str), usize> = BTreeMap::new();
+    for (_, sale) in state.bookings() {
+        if let Some(reference) = &sale.payment_ref {
+            *sales.entry((sale.event, reference.as_str())).or_default() += 1;
+        }
+    }
     for payment in state.payments() {
-        let booked = state
-            .bookings()
-            .filter(|(_, sale)| {
-                sale.event == payment.event && sale.payment_ref.as_ref() == Some(&payment.reference)
-            })
-            .count();
-        let paying = state.hold(payment.hold).is_some_and(|hold| {
+        let booked = sales.get(&(payment.event, payment.reference.as_str())).copied().unwrap_or(0);
+        let hold = state.hold(payment.hold);
+        let paying = hold.is_some_and(|hold| {
             hold.state == HoldState::Confirming
                 && hold.payment.as_ref().is_some_and(|phase| phase.reference == payment.reference)
         });
-        let consistent = match payment.state {
-            PaymentState::Pending => paying && booked == 0,
-            PaymentState::Booked => booked == 1,
-            PaymentState::RefundDue | PaymentState::Void => booked == 0 && !paying,
-        };
+        let listed = hold.is_some_and(|hold| {
+            state.payments_of(hold).filter(|other| other.reference == payment.reference).count() == 1
+        });
+        let consistent = listed
+            && match payment.state {
+                PaymentState::Pending => paying && booked == 0,
+                PaymentState::Booked => booked == 1,
+                PaymentState::RefundDue | PaymentState::Void => booked == 0 && !paying,
+            };
         if !consistent {
             let what = format!("payment {} is {:?}, {booked} bookings", payment.reference, payment.state);
             broken.push(Broken { invariant: "I7", what });

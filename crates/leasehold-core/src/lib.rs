@@ -49,6 +49,7 @@ mod hold;
 
 mod changes;
 mod command;
+mod payments;
 mod state;
 mod table;
 

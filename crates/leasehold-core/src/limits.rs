@@ -34,6 +34,12 @@ pub const EXTENDS_MAX: u32 = 10_000;
 pub const ENDED_HOLDS_MAX: usize = 200_000;
 /// How long they are remembered at most.
 pub const ENDED_HOLDS_AGE_MAX: Millis = Millis(24 * 60 * 60 * 1_000);
+/// Payments that may be begun for one hold.
+pub const PAYMENTS_PER_HOLD_MAX: usize = 20;
+/// Holds that ended with void payments only and are still remembered.
+pub const DECLINED_HOLDS_MAX: usize = 200_000;
+/// How long they are remembered at most.
+pub const DECLINED_HOLDS_AGE_MAX: Millis = Millis(30 * 24 * 60 * 60 * 1_000);
 /// Bytes of a name (event, seat, pool, section, row).
 pub const NAME_BYTES_MAX: usize = 128;
 /// Bytes of a reference of the caller's (holder, order, payment).

@@ -74,8 +74,9 @@ impl RandomCommands {
             0..=3 => 0,
             4..=7 => self.random.below(400),
             8 => self.random.below(5_000),
-            // Now and then the machine sleeps for longer than ended holds are remembered.
+            // Now and then the machine sleeps for longer than ended holds are remembered: a day, or a month.
             _ if self.random.once_in(15) => 25 * 60 * 60 * 1_000,
+            _ if self.random.once_in(15) => 31 * 24 * 60 * 60 * 1_000,
             _ => self.random.below(90_000),
         };
         (Timestamp::from_millis(self.now), self.command())

@@ -5,15 +5,21 @@ use std::collections::{BTreeSet, VecDeque};
 use hashbrown::HashMap;
 
 use crate::hold::units;
+use crate::limits::{DECLINED_HOLDS_AGE_MAX, DECLINED_HOLDS_MAX, ENDED_HOLDS_AGE_MAX, ENDED_HOLDS_MAX};
+use crate::payments::Payments;
 use crate::table::Table;
 use crate::{
     Block, BlockId, BlockSlot, Booking, BookingId, BookingSlot, BookingState, Changes, Entry, Epoch, Event,
-    EventNo, Hold, HoldEnd, HoldId, HoldSlot, HoldState, Item, Kind, Name, Owner, Payment, Reference,
-    Timestamp, Touched,
+    EventNo, Hold, HoldEnd, HoldId, HoldSlot, Item, Kind, Millis, Name, Owner, Payment, PaymentState,
+    Reference, Timestamp, Touched,
 };
 
 /// Holds for which there is room from the start: making room later moves all their ids at once.
 const HOLDS_AT_START: usize = 1 << 20;
+
+/// How many ended holds are remembered, and for how long: those without a payment, and those with void ones.
+const RETENTIONS: [(usize, Millis); 2] =
+    [(ENDED_HOLDS_MAX, ENDED_HOLDS_AGE_MAX), (DECLINED_HOLDS_MAX, DECLINED_HOLDS_AGE_MAX)];
 
 /// The whole state. Changed by [`State::apply`] and [`State::expire_due`], and by nothing else once it is loaded.
 #[derive(Debug, Clone)]
@@ -26,11 +32,11 @@ pub struct State {
     pub(crate) holds: Table<Hold>,
     pub(crate) bookings: Table<Booking>,
     pub(crate) blocks: Table<Block>,
-    pub(crate) payments: HashMap<(EventNo, Reference), Payment>,
+    pub(crate) payments: Payments,
     /// When each live hold ends by itself, soonest first.
     due: BTreeSet<(Timestamp, HoldSlot)>,
-    /// Ended holds without any payment, in the order they ended.
-    ended: VecDeque<HoldSlot>,
+    /// Ended holds that are forgotten some day, in the order they ended: a queue for each of the retentions.
+    ended: [VecDeque<HoldSlot>; 2],
 }
 
 impl State {
@@ -44,9 +50,9 @@ impl State {
             holds: Table::with_room(HOLDS_AT_START),
             bookings: Table::with_room(0),
             blocks: Table::with_room(0),
-            payments: HashMap::new(),
+            payments: Payments::default(),
             due: BTreeSet::new(),
-            ended: VecDeque::new(),
+            ended: Default::default(),
         }
     }
 
@@ -127,12 +133,17 @@ impl State {
 
     /// What is known of a payment.
     pub fn payment(&self, event: EventNo, reference: &Reference) -> Option<&Payment> {
-        self.payments.get(&(event, reference.clone()))
+        self.payments.get(event, reference)
     }
 
     /// All payments, in no order.
     pub fn payments(&self) -> impl Iterator<Item = &Payment> {
-        self.payments.values()
+        self.payments.iter()
+    }
+
+    /// The payments of a hold.
+    pub fn payments_of(&self, hold: &Hold) -> impl Iterator<Item = &Payment> {
+        self.payments.of(hold.event, hold.id)
     }
 
     /// When the next hold ends by itself.
@@ -186,32 +197,48 @@ impl State {
         self.due.remove(&(until, slot));
     }
 
-    /// Notes that a hold ended without a payment.
+    /// Notes that a hold ended without a sale.
     pub(crate) fn remember_ended(&mut self, slot: HoldSlot) {
-        if !self.hold_at(slot).is_some_and(Hold::has_payment) {
-            self.ended.push_back(slot);
-        }
+        let hold = self.hold_at(slot).expect("the hold is there");
+        let queue = self.retention_of(hold);
+        self.ended[queue].push_back(slot);
     }
 
-    /// Forgets up to `count` of the oldest ended holds beyond the limits.
+    fn retention_of(&self, hold: &Hold) -> usize {
+        usize::from(self.payments.count_of(hold.id) > 0)
+    }
+
+    /// Whether money has come of the hold, or must be given back: such a hold is kept for good.
+    fn is_kept_for_good(&self, hold: &Hold) -> bool {
+        hold.booking.is_some() || self.payments_of(hold).any(|payment| payment.state != PaymentState::Void)
+    }
+
+    /// Forgets up to `count` of the oldest ended holds beyond each of the limits, with their payments, which are void.
     ///
     /// To be called between commands: no command forgets a hold, so what it touched is still there after it.
     pub fn forget_ended(&mut self, now: Timestamp, count: usize, changes: &mut Changes) {
-        use crate::limits::{ENDED_HOLDS_AGE_MAX, ENDED_HOLDS_MAX};
-        for _ in 0..count {
-            let Some(&oldest) = self.ended.front() else { return };
-            let Some(hold) = self.hold_at(oldest) else { unreachable!("ended holds leave only here") };
-            let revived = hold.has_payment();
-            let too_old = now >= hold.ended_at.after(ENDED_HOLDS_AGE_MAX);
-            if !revived && !too_old && self.ended.len() <= ENDED_HOLDS_MAX {
-                return;
-            }
-            self.ended.pop_front();
-            if !revived {
-                changes.forgotten.push(oldest);
-                self.holds.remove(oldest.0);
+        for (queue, (count_max, age_max)) in RETENTIONS.into_iter().enumerate() {
+            for _ in 0..count {
+                let Some(&oldest) = self.ended[queue].front() else { break };
+                let Some(hold) = self.hold_at(oldest) else { unreachable!("ended holds leave only here") };
+                let kept = self.is_kept_for_good(hold);
+                let too_old = now >= hold.ended_at.after(age_max);
+                if !kept && !too_old && self.ended[queue].len() <= count_max {
+                    break;
+                }
+                self.ended[queue].pop_front();
+                if !kept {
+                    self.forget(oldest, changes);
+                }
             }
         }
+    }
+
+    fn forget(&mut self, slot: HoldSlot, changes: &mut Changes) {
+        let hold = self.holds.remove(slot.0).expect("the hold is there");
+        changes.forgotten.push(Touched::Hold(slot));
+        let references = self.payments.forget(hold.event, hold.id);
+        changes.forgotten.extend(references.into_iter().map(|one| Touched::Payment(hold.event, one)));
     }
 }
 
@@ -269,13 +296,14 @@ impl State {
 
     /// Puts a payment back, or a newer image of it.
     pub fn load_payment(&mut self, payment: Payment) {
-        self.payments.insert((payment.event, payment.reference.clone()), payment);
+        self.payments.put(payment);
     }
 
     /// Gives every item to its owner, counts, and schedules what ends by itself.
     ///
-    /// Says what contradicts itself: an item with two owners, or more units than there are.
-    pub fn finish_loading(&mut self) -> Result<(), String> {
+    /// Gives back the payments whose holds were forgotten before they were; they are dropped. Says what
+    /// contradicts itself: an item with two owners, or more units than there are.
+    pub fn finish_loading(&mut self) -> Result<Vec<Touched>, String> {
         self.holds.find_vacant();
         self.bookings.find_vacant();
         self.blocks.find_vacant();
@@ -313,16 +341,27 @@ impl State {
                 self.events.get_mut(block.event.0 as usize).ok_or_else(|| format!("{what} has no event"))?;
             own(event, &block.items, Owner::Block(slot), &what, |pool, quantity| pool.blocked += quantity)?;
         }
-        let mut ended: Vec<(Timestamp, u64, HoldSlot)> = self
-            .holds()
-            .filter(|(_, hold)| {
-                !hold.keeps_items() && !hold.has_payment() && hold.state != HoldState::Confirmed
-            })
-            .map(|(slot, hold)| (hold.ended_at, hold.number, slot))
-            .collect();
+        let dropped = self.drop_payments_without_hold()?;
+        let over = self.holds().filter(|(_, hold)| !hold.keeps_items() && !self.is_kept_for_good(hold));
+        let mut ended: Vec<_> =
+            over.map(|(slot, hold)| (hold.ended_at, hold.number, slot, self.retention_of(hold))).collect();
         ended.sort_unstable();
-        self.ended = ended.into_iter().map(|(_, _, slot)| slot).collect();
-        Ok(())
+        for (_, _, slot, queue) in ended {
+            self.ended[queue].push_back(slot);
+        }
+        Ok(dropped)
+    }
+
+    fn drop_payments_without_hold(&mut self) -> Result<Vec<Touched>, String> {
+        let lost = self.payments().filter(|payment| self.hold_slot(payment.hold).is_none());
+        let lost: Vec<Payment> = lost.cloned().collect();
+        for payment in &lost {
+            if payment.state != PaymentState::Void {
+                return Err(format!("payment {} has no hold", payment.reference));
+            }
+            self.payments.forget(payment.event, payment.hold);
+        }
+        Ok(lost.into_iter().map(|payment| Touched::Payment(payment.event, payment.reference)).collect())
     }
 }
 

@@ -97,6 +97,7 @@ impl Meters {
             Refusal::HolderLimit { .. } => "limit-per-holder",
             Refusal::CapacityInUse { .. } => "capacity-in-use",
             Refusal::PaymentRefUsed => "payment-ref-used",
+            Refusal::PaymentCap => "payment-cap",
             Refusal::Invalid(_) | Refusal::BadPolicy(_) => "invalid",
         };
         self.refused.get_or_create(&Reason { reason }).inc();

@@ -371,10 +371,67 @@ async fn a_refund_that_is_due_is_remembered() {
     assert!(matches!(due, Outcome::RefundDue(_)));
     engine.close().await;
     drop(engine);
-    let engine = open(&path);
-    assert_eq!(engine.execute(confirm()).await.unwrap().outcome, due);
-    let known = held(engine.hold(late.id, secret).await.unwrap());
-    assert!(known.has_payment(), "it has to do with money, so it is not forgotten");
+    let much_later = Clock::manual(Clock::system().now().after(Millis(400 * 24 * 60 * 60 * 1_000)));
+    let engine = EmbeddedEngine::open(EmbeddedOptions::new(&path).clock(much_later)).unwrap();
+    assert_eq!(engine.execute(confirm()).await.unwrap().outcome, due, "it has to do with money");
+}
+
+#[tokio::test]
+async fn a_hold_whose_payments_failed_is_forgotten_with_them_in_memory_and_on_disk() {
+    const MONTH: Millis = Millis(30 * 24 * 60 * 60 * 1_000);
+    let folder = folder();
+    let path = folder.path().join("a.db");
+    let start = Clock::system().now();
+    let clock = Clock::manual(start);
+    let reopen =
+        || EmbeddedEngine::open(EmbeddedOptions::new(&path).clock(clock.clone())).expect("the file opens");
+    let rows = |table: &str| -> u32 {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    let engine = reopen();
+    let venue = create_event(&engine, 1, 2).await;
+    let declined = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let secret = Some(engine.secret_of(declined.id));
+    let begin = |reference: &str| {
+        let reference = Reference::parse(reference).unwrap();
+        let begin = BeginPayment { hold: declined.id, reference, max_wait: None };
+        Request::new(Command::BeginPayment(begin)).with_secret(secret)
+    };
+    for reference in ["pay-1", "pay-2"] {
+        engine.execute(begin(reference)).await.unwrap();
+        let failed = Command::PaymentFailed(declined.id, Reference::parse(reference).unwrap());
+        engine.execute(Request::new(failed).with_secret(secret)).await.unwrap();
+    }
+    engine.execute(Request::new(Command::ReleaseHold(declined.id)).with_secret(secret)).await.unwrap();
+    until(|| rows("payments") == 2).await;
+    clock.set(start.after(Millis(MONTH.0 - 1)));
+    assert!(engine.hold(declined.id, secret).await.is_ok(), "remembered for a month");
+    clock.set(start.after(MONTH));
+    // Forgotten before the look, shown by the tables a moment later.
+    assert!(matches!(engine.hold(declined.id, secret).await, Err(EngineError::Refused(Refusal::NotFound))));
+    until(|| rows("payments") + rows("holds") == 0).await;
+    engine.close().await;
+    drop(engine);
+
+    assert_eq!(check_file(&path).unwrap().problems, Vec::<String>::new());
+    let engine = reopen();
+    assert!(matches!(engine.hold(declined.id, secret).await, Err(EngineError::Refused(Refusal::NotFound))));
+    let next = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let again = BeginPayment { hold: next.id, reference: Reference::parse("pay-1").unwrap(), max_wait: None };
+    let again = Request::new(Command::BeginPayment(again)).with_secret(Some(engine.secret_of(next.id)));
+    assert!(engine.execute(again).await.is_ok(), "a forgotten reference is free");
+}
+
+/// Waits for what happens on the writer's thread in its own time.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..2_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it did not happen within ten seconds");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,6 +81,7 @@ impl ApiError {
             Refusal::HolderLimit { .. } => Code::LimitPerHolder,
             Refusal::CapacityInUse { .. } => Code::CapacityInUse,
             Refusal::PaymentRefUsed => Code::PaymentRefUsed,
+            Refusal::PaymentCap => Code::PaymentCap,
             Refusal::Invalid(_) | Refusal::BadPolicy(_) => Code::Invalid,
         };
         let mut error = Self::new(code);
@@ -120,7 +121,8 @@ impl ApiError {
             | Refusal::EventClosed
             | Refusal::EventExists
             | Refusal::ExtendCap
-            | Refusal::PaymentRefUsed => {}
+            | Refusal::PaymentRefUsed
+            | Refusal::PaymentCap => {}
         }
         error
     }

@@ -5,8 +5,7 @@ use super::wrong_state;
 use crate::hold::units;
 use crate::{
     Booking, BookingSlot, BookingState, CancelBooking, Changes, ConfirmHold, EventState, Hold, HoldSlot,
-    HoldState, Item, Kind, Millis, Owner, PaymentPhase, PaymentState, Reference, Refusal, Reply, State,
-    Timestamp, Touched,
+    HoldState, Item, Kind, Owner, PaymentState, Reference, Refusal, Reply, State, Timestamp, Touched,
 };
 
 impl State {
@@ -49,7 +48,9 @@ impl State {
         if sold.is_empty() {
             return Err(Refusal::Invalid("there must be at least one item"));
         }
-        self.claim_for_sale(hold, confirm.payment_ref.as_ref())?;
+        if let Some(reference) = &confirm.payment_ref {
+            self.payment_state(hold, reference)?;
+        }
 
         let from = changes.touched.len();
         self.unschedule(slot);
@@ -86,7 +87,7 @@ impl State {
             Some(items) => split(&hold.items, items)?.0,
             None => hold.items.to_vec(),
         };
-        if self.claim_for_sale(hold, Some(&reference))? == PaymentState::RefundDue {
+        if self.must_be_given_back(hold, &reference)? {
             return Ok(Reply::RefundDue(hold.event, reference));
         }
         let event = self.event(hold.event).expect("a hold has an event");
@@ -124,21 +125,11 @@ impl State {
         match payment_ref {
             payment_ref if payment_ref == booking.payment_ref => Ok(Reply::Booking(booking)),
             None => Err(Refusal::HoldIs(HoldState::Confirmed)),
-            Some(reference) => match self.claim_for_sale(hold, Some(&reference))? {
-                PaymentState::RefundDue => Ok(Reply::RefundDue(hold.event, reference)),
-                _ => Ok(self.refund(hold, reference, now, changes)),
+            Some(reference) => match self.must_be_given_back(hold, &reference)? {
+                true => Ok(Reply::RefundDue(hold.event, reference)),
+                false => Ok(self.refund(hold, reference, now, changes)),
             },
         }
-    }
-
-    fn claim_for_sale(
-        &mut self,
-        hold: &Hold,
-        reference: Option<&Reference>,
-    ) -> Result<PaymentState, Refusal> {
-        let Some(reference) = reference else { return Ok(PaymentState::Void) };
-        let number = self.next_number();
-        self.claim_payment(hold.event, reference, hold.id, number)
     }
 
     fn still_free(&mut self, hold: &Hold, chosen: &Chosen, now: Timestamp, changes: &mut Changes) -> bool {
@@ -149,20 +140,18 @@ impl State {
         self.choose(hold.event, &wanted, usize::MAX, now, changes).is_ok()
     }
 
+    /// Whether a late payment was answered "give it back" before, or always is because the hold has had too many.
+    fn must_be_given_back(&self, hold: &Hold, reference: &Reference) -> Result<bool, Refusal> {
+        Ok(match self.payment_state(hold, reference)? {
+            Some(state) => state == PaymentState::RefundDue,
+            None => !self.may_have_more_payments(hold),
+        })
+    }
+
+    /// Notes that a payment must be given back. From then on the hold is kept, and asked again gives the same answer.
     fn refund(&mut self, hold: &Hold, reference: Reference, now: Timestamp, changes: &mut Changes) -> Reply {
         let from = changes.touched.len();
-        for state in [PaymentState::Void, PaymentState::Pending] {
-            self.settle_payment(hold.event, reference.clone(), state, PaymentState::RefundDue, changes);
-        }
-        // The hold has to do with money now, so it is not forgotten: asked again, it gives the same answer.
-        let slot = self.hold_slot(hold.id).expect("the hold was found in this command");
-        let known = self.hold_mut(slot);
-        if known.payment.is_none() {
-            let remaining = Millis::default();
-            let reference = reference.clone();
-            known.payment = Some(Box::new(PaymentPhase { reference, deadline: now, remaining, kept: false }));
-            changes.touched.push(Touched::Hold(slot));
-        }
+        self.set_payment(hold.event, hold.id, reference.clone(), PaymentState::RefundDue, changes);
         self.log(changes, from, hold.event, now, Kind::RefundDue);
         Reply::RefundDue(hold.event, reference)
     }
@@ -202,7 +191,7 @@ impl State {
         changes: &mut Changes,
     ) {
         let hold = self.hold_mut(slot);
-        let event = hold.event;
+        let (event, id) = (hold.event, hold.id);
         hold.state = HoldState::Confirmed;
         hold.version += 1;
         hold.booking = Some(confirm.booking);
@@ -210,9 +199,7 @@ impl State {
         changes.touched.push(Touched::Hold(slot));
         changes.touched.push(Touched::Booking(booking));
         if let Some(reference) = confirm.payment_ref {
-            for state in [PaymentState::Void, PaymentState::Pending] {
-                self.settle_payment(event, reference.clone(), state, PaymentState::Booked, changes);
-            }
+            self.set_payment(event, id, reference, PaymentState::Booked, changes);
         }
         self.log(changes, from, event, now, Kind::BookingCreated);
     }

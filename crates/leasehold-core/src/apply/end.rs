@@ -2,10 +2,7 @@
 
 use super::wrong_state;
 use crate::hold::units;
-use crate::{
-    Changes, HoldId, HoldSlot, HoldState, Kind, Owner, PaymentState, Refusal, Reply, State, Timestamp,
-    Touched,
-};
+use crate::{Changes, HoldId, HoldSlot, HoldState, Kind, Owner, Refusal, Reply, State, Timestamp, Touched};
 
 impl State {
     /// Ends up to `limit` holds whose time has run out, soonest first, and says how many.
@@ -89,7 +86,7 @@ impl State {
         Self::touch_items(changes, event, &items);
         changes.touched.push(Touched::Hold(slot));
         if let Some(reference) = reference {
-            self.settle_payment(event, reference, PaymentState::Pending, PaymentState::Void, changes);
+            self.void_payment(event, reference, changes);
         }
         self.log(changes, from, event, now, kind);
         self.remember_ended(slot);

@@ -1,9 +1,9 @@
 //! Paying: the hold's time stands still, until the payment succeeds, fails or is too late.
 
 use super::wrong_state;
-use crate::limits::{AFTER_DECLINE_MIN, HOLD_TTL_MIN};
+use crate::limits::{AFTER_DECLINE_MIN, HOLD_TTL_MIN, PAYMENTS_PER_HOLD_MAX};
 use crate::{
-    AtPaymentDeadline, BeginPayment, Changes, EventNo, HoldId, HoldState, Kind, Payment, PaymentPhase,
+    AtPaymentDeadline, BeginPayment, Changes, EventNo, Hold, HoldId, HoldState, Kind, Payment, PaymentPhase,
     PaymentState, Reference, Refusal, Reply, State, Timestamp, Touched,
 };
 
@@ -27,9 +27,10 @@ impl State {
         if max_wait < HOLD_TTL_MIN || max_wait > policy.payment_max {
             return Err(Refusal::Invalid("max_wait_ms is out of range"));
         }
-        let (event, number) = (hold.event, self.next_number());
-        let hold_id = hold.id;
-        self.claim_payment(event, &begin.reference, hold_id, number)?;
+        let event = hold.event;
+        if self.payment_state(hold, &begin.reference)?.is_none() && !self.may_have_more_payments(hold) {
+            return Err(Refusal::PaymentCap);
+        }
 
         let from = changes.touched.len();
         self.unschedule(slot);
@@ -44,11 +45,7 @@ impl State {
         }));
         self.schedule(slot);
         changes.touched.push(Touched::Hold(slot));
-        let any = [PaymentState::Pending, PaymentState::Void];
-        for state in any {
-            self.settle_payment(event, begin.reference.clone(), state, PaymentState::Pending, changes);
-        }
-        changes.touched.push(Touched::Payment(event, begin.reference));
+        self.set_payment(event, begin.hold, begin.reference, PaymentState::Pending, changes);
         self.log(changes, from, event, now, Kind::PaymentBegun);
         Ok(self.hold_reply(slot))
     }
@@ -84,45 +81,53 @@ impl State {
         hold.expires_at = expires_at;
         self.schedule(slot);
         changes.touched.push(Touched::Hold(slot));
-        self.settle_payment(event, reference, PaymentState::Pending, PaymentState::Void, changes);
+        self.void_payment(event, reference, changes);
         self.log(changes, from, event, now, Kind::PaymentFailed);
         Ok(self.hold_reply(slot))
     }
 
-    /// Makes the reference this hold's, unless it is another's.
-    pub(super) fn claim_payment(
-        &mut self,
-        event: EventNo,
+    /// What became of this payment of a hold; none when it is new. Refuses another hold's.
+    pub(super) fn payment_state(
+        &self,
+        hold: &Hold,
         reference: &Reference,
-        hold: HoldId,
-        number: u64,
-    ) -> Result<PaymentState, Refusal> {
-        let known = self.payments.entry((event, reference.clone())).or_insert_with(|| Payment {
-            number,
-            event,
-            reference: reference.clone(),
-            hold,
-            state: PaymentState::Void,
-        });
-        if known.hold == hold { Ok(known.state) } else { Err(Refusal::PaymentRefUsed) }
+    ) -> Result<Option<PaymentState>, Refusal> {
+        match self.payment(hold.event, reference) {
+            None => Ok(None),
+            Some(known) if known.hold == hold.id => Ok(Some(known.state)),
+            Some(_) => Err(Refusal::PaymentRefUsed),
+        }
     }
 
-    /// Moves a payment from one state to another; does nothing when it is in a third one.
-    pub(super) fn settle_payment(
+    pub(super) fn may_have_more_payments(&self, hold: &Hold) -> bool {
+        self.payments.count_of(hold.id) < PAYMENTS_PER_HOLD_MAX
+    }
+
+    /// Notes what became of a payment of this hold, which may be new.
+    pub(super) fn set_payment(
         &mut self,
         event: EventNo,
+        hold: HoldId,
         reference: Reference,
-        from: PaymentState,
-        to: PaymentState,
+        state: PaymentState,
         changes: &mut Changes,
     ) {
-        let key = (event, reference);
-        if let Some(payment) = self.payments.get_mut(&key)
-            && payment.state == from
-            && from != to
-        {
-            payment.state = to;
-            changes.touched.push(Touched::Payment(key.0, key.1));
+        match self.payment(event, &reference) {
+            Some(known) if known.hold == hold => self.payments.set_state(event, &reference, state),
+            Some(_) => unreachable!("another hold's payment was refused before"),
+            None => {
+                let number = self.next_number();
+                self.payments.put(Payment { number, event, reference: reference.clone(), hold, state });
+            }
+        }
+        changes.touched.push(Touched::Payment(event, reference));
+    }
+
+    /// Notes that nothing came of a payment that was in progress.
+    pub(super) fn void_payment(&mut self, event: EventNo, reference: Reference, changes: &mut Changes) {
+        if self.payment(event, &reference).is_some_and(|known| known.state == PaymentState::Pending) {
+            self.payments.set_state(event, &reference, PaymentState::Void);
+            changes.touched.push(Touched::Payment(event, reference));
         }
     }
 }

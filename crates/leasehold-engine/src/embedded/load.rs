@@ -88,7 +88,8 @@ fn try_load(connection: &Connection, epoch: Epoch) -> Result<Loaded, LoadError> 
         venues,
     };
     load_journal(connection, floor, epoch, &mut loaded)?;
-    loaded.state.finish_loading().map_err(LoadError::Damaged)?;
+    let dropped = loaded.state.finish_loading().map_err(LoadError::Damaged)?;
+    loaded.behind.extend(dropped);
     Ok(loaded)
 }
 

@@ -91,12 +91,6 @@ impl Projection {
         self.marked.any = true;
     }
 
-    /// Notes that a hold was forgotten.
-    pub(crate) fn mark_forgotten(&mut self, slot: HoldSlot) {
-        self.marked.holds.set(slot.0);
-        self.marked.any = true;
-    }
-
     /// When there is next something to write; none when there is nothing.
     pub(crate) fn next_work(&self, now: Instant) -> Option<Instant> {
         match (&self.pass, self.last_begin) {
@@ -335,7 +329,10 @@ fn write_payment(
     reference: &Reference,
     image: &mut Vec<u8>,
 ) -> rusqlite::Result<()> {
-    let payment = state.payment(event, reference).expect("payments are never forgotten");
+    let Some(payment) = state.payment(event, reference) else {
+        let sql = "DELETE FROM payments WHERE event_no = ?1 AND payment_ref = ?2";
+        return connection.prepare_cached(sql)?.execute((event.0, reference.as_str())).map(drop);
+    };
     begin_image(image);
     image::put_payment(image, payment);
     let name = match payment.state {

@@ -243,7 +243,7 @@ impl Writer {
             }
             published.push((entry.event, change_of(state, changes, entry)));
         }
-        changes.forgotten.iter().for_each(|slot| projection.mark_forgotten(*slot));
+        changes.forgotten.iter().for_each(|forgotten| projection.mark(forgotten, state));
         changes.clear();
     }
 
