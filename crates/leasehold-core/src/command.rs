@@ -213,6 +213,11 @@ pub enum Refusal {
     /// The event's id is in use.
     #[error("the event exists")]
     EventExists,
+    /// The hold is not known any more, so this payment for it cannot become a sale.
+    ///
+    /// A caller who has not proved that the hold was once issued to it must be told [`Refusal::NotFound`].
+    #[error("the hold is not known any more")]
+    HoldForgotten(Reference),
     /// The hold is over.
     #[error("the hold is over")]
     HoldOver(HoldState),

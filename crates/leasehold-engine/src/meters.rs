@@ -90,6 +90,7 @@ impl Meters {
             Refusal::NotFound => "not-found",
             Refusal::EventClosed => "event-closed",
             Refusal::EventExists => "event-exists",
+            Refusal::HoldForgotten(_) => "hold-forgotten",
             Refusal::HoldOver(_) => "hold-over",
             Refusal::HoldIs(_) => "hold-state",
             Refusal::ExtendCap => "extend-cap",

@@ -74,6 +74,7 @@ impl ApiError {
             Refusal::PoolShort { .. } | Refusal::NotTogether { .. } => Code::SoldOut,
             Refusal::EventClosed => Code::EventClosed,
             Refusal::EventExists => Code::EventExists,
+            Refusal::HoldForgotten(_) => Code::RefundDue,
             Refusal::HoldOver(_) => Code::HoldExpired,
             Refusal::HoldIs(_) => Code::HoldState,
             Refusal::ExtendCap => Code::ExtendCap,
@@ -105,6 +106,11 @@ impl ApiError {
             Refusal::CapacityInUse { pool, in_use } => {
                 error.problem.pool = pool_id(pool);
                 error.problem.detail = Some(format!("{in_use} units are in use"));
+            }
+            Refusal::HoldForgotten(reference) => {
+                error.problem.payment_ref = Some(reference.as_str().to_owned());
+                error.problem.detail =
+                    Some("the hold is not known any more, and nothing was sold".to_owned());
             }
             Refusal::HoldOver(state) | Refusal::HoldIs(state) => {
                 error.problem.detail = Some(format!("the hold is {}", crate::wire::hold_state(state)));

@@ -15,6 +15,9 @@ impl State {
         now: Timestamp,
         changes: &mut Changes,
     ) -> Result<Reply, Refusal> {
+        if let (None, Some(reference)) = (self.hold_slot(confirm.hold), &confirm.payment_ref) {
+            return Err(Refusal::HoldForgotten(reference.clone()));
+        }
         let slot = self.current_hold(confirm.hold, now, changes)?;
         let hold = self.hold_at(slot).expect("just found").clone();
         match hold.state {

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use leasehold_core::{BookingId, Command, Hold, HoldId, ItemRequest, Name, Refusal, Timestamp};
+use leasehold_core::{BookingId, Changes, Command, Hold, HoldId, ItemRequest, Name, Refusal, Timestamp};
 use tokio::sync::oneshot;
 
 pub use check::{CheckReport, check_file};
@@ -112,9 +112,13 @@ impl EmbeddedEngine {
         let checking = store.quick_check();
         let loaded = load::load(&store.connection, &options.path, epoch);
         checking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let loaded = loaded?;
+        let mut loaded = loaded?;
         let tables = Tables { venues: loaded.venues, ..Tables::of(&store.connection).map_err(at)? };
         let clock = options.clock.not_before(loaded.last_time);
+        // What was forgotten before the end, and is still in the file, is not known again for a moment.
+        let mut forgotten = Changes::default();
+        loaded.state.forget_ended(clock.now(), usize::MAX, &mut forgotten);
+        loaded.behind.append(&mut forgotten.forgotten);
         let reader = Store::reader(&options.path).map_err(at)?;
         let shared = Arc::new(Shared::new(Queue::new(options.queue_length_max), clock, key, reader));
         load_keys(&store, &shared).map_err(at)?;

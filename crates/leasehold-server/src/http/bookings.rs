@@ -27,13 +27,13 @@ pub(crate) async fn confirm(
     let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: ConfirmHold = parse_optional(&write.body)?;
     let hold = hold_id(&hold)?;
-    if let Some(done) = remembered(&app, hold, &write).await? {
-        return Ok(answer(&app, &done, StatusCode::CREATED));
+    let mut venue = None;
+    if body.items.is_some() {
+        if let Some(done) = remembered(&app, hold, &write).await? {
+            return Ok(answer(&app, &done, StatusCode::CREATED));
+        }
+        venue = venue_of(&app, hold, &write).await?;
     }
-    let venue = match &body.items {
-        Some(_) => Some(venue_of(&app, hold, &write).await?),
-        None => None,
-    };
     let command = wire::confirm_hold(venue.as_deref(), hold, &body)?;
     let done = write.execute(&app, command, venue.as_deref()).await?;
     Ok(answer(&app, &done, StatusCode::CREATED))

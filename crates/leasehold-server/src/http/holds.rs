@@ -5,8 +5,8 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::{HeaderMap, Request, StatusCode};
 use leasehold_api::{CreateHold, HoldList, HoldView, PatchHold, Problem, RevokeHold};
-use leasehold_core::Command;
-use leasehold_engine::{Outcome, Venue};
+use leasehold_core::{Command, Refusal};
+use leasehold_engine::{EngineError, Venue};
 
 use super::{Write, answer, hold_id, json, secret, venue};
 use crate::app::App;
@@ -91,7 +91,7 @@ pub(crate) async fn amend(
     if let Some(done) = remembered(&app, hold, &write).await? {
         return Ok(answer(&app, &done, StatusCode::OK));
     }
-    let venue = venue_of(&app, hold, &write).await?;
+    let venue = venue_of(&app, hold, &write).await?.ok_or_else(ApiError::not_found)?;
     let command = wire::amend_hold(&venue, hold, &body)?;
     let done = write.execute(&app, command, Some(&venue)).await?;
     Ok(answer(&app, &done, StatusCode::OK))
@@ -143,13 +143,15 @@ pub(crate) async fn remembered(
     }
 }
 
-/// The venue of a hold, for whoever may know it.
+/// The venue of a hold, for whoever may know it; none when the hold is not known.
 pub(crate) async fn venue_of(
     app: &App,
     hold: leasehold_core::HoldId,
     write: &Write,
-) -> Result<std::sync::Arc<Venue>, ApiError> {
-    let done = app.engine.hold(hold, write.secret).await?;
-    debug_assert!(matches!(done.outcome, Outcome::Hold(_)));
-    Ok(done.venue)
+) -> Result<Option<std::sync::Arc<Venue>>, ApiError> {
+    match app.engine.hold(hold, write.secret).await {
+        Ok(done) => Ok(Some(done.venue)),
+        Err(EngineError::Refused(Refusal::NotFound)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -165,12 +165,12 @@ pub(crate) fn confirm_hold(
     body: &api::ConfirmHold,
 ) -> Result<Command, ApiError> {
     let items = match (&body.items, venue) {
-        (None, _) => None,
-        (Some(_), None) => return Err(ApiError::not_found()),
-        (Some(list), Some(_)) if list.is_empty() => {
+        (Some(list), _) if list.is_empty() => {
             return Err(ApiError::invalid("there must be at least one item"));
         }
         (Some(list), Some(venue)) => Some(items(venue, list)?),
+        // Without a venue the hold is not known, and its items do not matter.
+        (None, _) | (Some(_), None) => None,
     };
     Ok(Command::ConfirmHold(ConfirmHold {
         hold,
