@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use crate::{BlockSlot, BookingSlot, EventNo, HoldSlot, PoolNo, Reference, SeatNo, Timestamp};
+use crate::{
+    BlockSlot, BookingSlot, EventNo, Fence, HoldSlot, PoolCounts, PoolNo, Reference, SeatNo, SeatStatus,
+    Timestamp,
+};
 
 /// Everything that commands changed, in order. Reused from batch to batch.
 #[derive(Debug, Default)]
@@ -71,15 +74,18 @@ pub enum Kind {
     BlockRemoved,
 }
 
-/// A thing that an entry changed. Its new state is read from the [`State`](crate::State).
+/// A thing that an entry changed.
+///
+/// One command can end a hold and give its seats to the next one, so an entry says itself how seats and pools stood
+/// after it. The rest is read from the [`State`](crate::State).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Touched {
     /// The event itself: policy, state.
     Event(EventNo),
-    /// A seat.
-    Seat(EventNo, SeatNo),
-    /// A pool.
-    Pool(EventNo, PoolNo),
+    /// A seat, and how it stood after the entry.
+    Seat(EventNo, SeatNo, Fence, SeatStatus),
+    /// A pool, and how it stood after the entry.
+    Pool(EventNo, PoolNo, PoolCounts),
     /// A hold.
     Hold(HoldSlot),
     /// A booking.

@@ -96,6 +96,19 @@ pub struct Pool {
     pub blocked: u32,
 }
 
+/// How a pool stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolCounts {
+    /// Units there are.
+    pub capacity: u32,
+    /// Units held.
+    pub held: u32,
+    /// Units sold.
+    pub sold: u32,
+    /// Units blocked.
+    pub blocked: u32,
+}
+
 /// How many seats stand how.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StatusCounts {
@@ -269,6 +282,18 @@ impl Pool {
     /// Units somebody has.
     pub fn in_use(&self) -> u32 {
         self.held + self.sold + self.blocked
+    }
+}
+
+impl PoolCounts {
+    /// How this pool stands.
+    pub fn of(pool: &Pool) -> Self {
+        Self { capacity: pool.capacity, held: pool.held, sold: pool.sold, blocked: pool.blocked }
+    }
+
+    /// Units nobody has.
+    pub fn free(&self) -> u32 {
+        self.capacity - self.held - self.sold - self.blocked
     }
 }
 

@@ -234,7 +234,7 @@ impl Watch {
             }
         }
         for touched in &changes.touched {
-            if let Touched::Seat(event, seat) = *touched {
+            if let Touched::Seat(event, seat, ..) = *touched {
                 self.judge_seat(state, event, seat, &mut broken);
             }
         }

@@ -65,7 +65,7 @@ pub use command::{
     AmendHold, BeginPayment, CancelBooking, Command, ConfirmHold, CreateBlock, CreateEvent, CreateHold,
     EventPatch, ItemRequest, Refusal, Reply, UpdateEvent,
 };
-pub use event::{Event, EventState, Owner, Pool, Seat, SeatStatus, StatusCounts};
+pub use event::{Event, EventState, Owner, Pool, PoolCounts, Seat, SeatStatus, StatusCounts};
 pub use hold::{
     Block, Booking, BookingState, Hold, HoldEnd, HoldState, Item, Payment, PaymentPhase, PaymentState,
 };

@@ -11,7 +11,7 @@ use crate::table::Table;
 use crate::{
     Block, BlockId, BlockSlot, Booking, BookingId, BookingSlot, BookingState, Changes, Entry, Epoch, Event,
     EventNo, Hold, HoldEnd, HoldId, HoldSlot, Item, Kind, Millis, Name, Owner, Payment, PaymentState,
-    Reference, Timestamp, Touched,
+    PoolCounts, Reference, Timestamp, Touched,
 };
 
 /// Holds for which there is room from the start: making room later moves all their ids at once.
@@ -409,11 +409,17 @@ impl State {
         self.events.push(event);
     }
 
-    /// Notes that these items changed hands.
-    pub(crate) fn touch_items(changes: &mut Changes, event: EventNo, items: &[Item]) {
+    /// Notes that these items changed hands, and how they stand now.
+    pub(crate) fn touch_items(&self, changes: &mut Changes, event: EventNo, items: &[Item]) {
+        let this = self.event(event).expect("items have an event");
         changes.touched.extend(items.iter().map(|item| match *item {
-            Item::Seat { seat, .. } => Touched::Seat(event, seat),
-            Item::Pool { pool, .. } => Touched::Pool(event, pool),
+            Item::Seat { seat, .. } => {
+                let now = this.seat(seat);
+                Touched::Seat(event, seat, now.fence, now.owner.status())
+            }
+            Item::Pool { pool, .. } => {
+                Touched::Pool(event, pool, PoolCounts::of(&this.pools()[pool.0 as usize]))
+            }
         }));
     }
 }

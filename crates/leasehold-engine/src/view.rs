@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use leasehold_core::{
-    Epoch, Event, EventNo, EventState, Kind, Layout, Name, Policy, PoolNo, SeatNo, SeatStatus, StatusCounts,
-    Text, Timestamp,
+    Epoch, Event, EventNo, EventState, Kind, Layout, Name, Policy, PoolCounts, PoolNo, SeatNo, SeatStatus,
+    StatusCounts, Text, Timestamp,
 };
 
 /// The fixed part of an event.
@@ -38,19 +38,6 @@ pub struct EventSummary {
     pub pools: Vec<PoolCounts>,
     /// The rules.
     pub policy: Policy,
-}
-
-/// How a pool stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PoolCounts {
-    /// Units there are.
-    pub capacity: u32,
-    /// Units held.
-    pub held: u32,
-    /// Units sold.
-    pub sold: u32,
-    /// Units blocked.
-    pub blocked: u32,
 }
 
 /// A point in an event's history. Comparable within an epoch only.
@@ -192,18 +179,6 @@ impl EventSummary {
             pools: event.pools().iter().map(PoolCounts::of).collect(),
             policy: event.policy,
         }
-    }
-}
-
-impl PoolCounts {
-    /// How this pool stands.
-    pub fn of(pool: &leasehold_core::Pool) -> Self {
-        Self { capacity: pool.capacity, held: pool.held, sold: pool.sold, blocked: pool.blocked }
-    }
-
-    /// Units nobody has.
-    pub fn free(&self) -> u32 {
-        self.capacity - self.held - self.sold - self.blocked
     }
 }
 

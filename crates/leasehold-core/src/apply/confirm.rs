@@ -71,7 +71,7 @@ impl State {
                 }
             }
         }
-        Self::touch_items(changes, hold.event, &hold.items);
+        self.touch_items(changes, hold.event, &hold.items);
         self.close_confirmed(slot, booking, confirm, from, now, changes);
         Ok(Reply::Booking(self.booking_at(booking).expect("just added").clone()))
     }
@@ -109,7 +109,7 @@ impl State {
         let booking = self.add_booking(hold, &confirm, wanted, true, now);
         let items = self.take(hold.event, &chosen, Owner::Booking(booking)).into_boxed_slice();
         self.event_mut(hold.event).count_holder(hold.holder.as_ref(), units(&items));
-        Self::touch_items(changes, hold.event, &items);
+        self.touch_items(changes, hold.event, &items);
         self.bookings.get_mut(booking.0).expect("just added").items = items;
         self.close_confirmed(slot, booking, confirm, from, now, changes);
         Ok(Reply::Booking(self.booking_at(booking).expect("just added").clone()))
@@ -230,7 +230,7 @@ impl State {
                 event.set_fence(seat, fence);
             }
         }
-        Self::touch_items(changes, booking.event, &booking.items);
+        self.touch_items(changes, booking.event, &booking.items);
         changes.touched.push(Touched::Booking(slot));
         let known = self.bookings.get_mut(slot.0).expect("just found");
         known.state = BookingState::Cancelled;

@@ -49,7 +49,7 @@ impl State {
             booking: None,
         }));
         let items = self.take(create.event, &chosen, Owner::Hold(slot)).into_boxed_slice();
-        Self::touch_items(changes, create.event, &items);
+        self.touch_items(changes, create.event, &items);
         changes.touched.push(Touched::Hold(slot));
         let hold = self.hold_mut(slot);
         hold.items = items;
@@ -109,8 +109,8 @@ impl State {
         let from = changes.touched.len();
         self.put_back(hold.event, &removed, Owner::Hold(slot));
         self.event_mut(hold.event).count_holder(hold.holder.as_ref(), units(&added) - units(&removed));
-        Self::touch_items(changes, hold.event, &removed);
-        Self::touch_items(changes, hold.event, &added);
+        self.touch_items(changes, hold.event, &removed);
+        self.touch_items(changes, hold.event, &added);
         changes.touched.push(Touched::Hold(slot));
         added.into_iter().for_each(|item| merge(&mut items, item));
         self.unschedule(slot);

@@ -83,7 +83,7 @@ impl State {
         let reference = hold.payment.as_ref().map(|payment| payment.reference.clone());
         self.put_back(event, &items, Owner::Hold(slot));
         self.event_mut(event).count_holder(holder.as_ref(), -units(&items));
-        Self::touch_items(changes, event, &items);
+        self.touch_items(changes, event, &items);
         changes.touched.push(Touched::Hold(slot));
         if let Some(reference) = reference {
             self.void_payment(event, reference, changes);

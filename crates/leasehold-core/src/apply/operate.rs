@@ -6,7 +6,8 @@ use crate::hold::units;
 use crate::limits::{EVENTS_MAX, POOL_CAPACITY_MAX, POOLS_PER_EVENT_MAX, SEATS_PER_BLOCK_MAX};
 use crate::{
     Block, BlockId, BlockSlot, BookingState, Changes, CreateBlock, CreateEvent, Event, EventNo, EventState,
-    HoldSlot, HoldState, Kind, Owner, Pool, Refusal, Reply, State, Timestamp, Touched, UpdateEvent,
+    HoldSlot, HoldState, Kind, Owner, Pool, PoolCounts, Refusal, Reply, State, Timestamp, Touched,
+    UpdateEvent,
 };
 
 impl State {
@@ -88,8 +89,9 @@ impl State {
         let event = self.event_mut(number);
         event.state = state;
         for (pool, capacity) in patch.capacities {
-            event.pool_mut(pool).capacity = capacity;
-            changes.touched.push(Touched::Pool(number, pool));
+            let known = event.pool_mut(pool);
+            known.capacity = capacity;
+            changes.touched.push(Touched::Pool(number, pool, PoolCounts::of(known)));
         }
         if let Some(policy) = policy {
             event.policy = policy;
@@ -146,7 +148,7 @@ impl State {
             created_at: now,
         }));
         let items = self.take(create.event, &chosen, Owner::Block(slot)).into_boxed_slice();
-        Self::touch_items(changes, create.event, &items);
+        self.touch_items(changes, create.event, &items);
         let block = self.blocks.get_mut(slot.0).expect("just added");
         block.items = items;
         let reply = Reply::Block(block.clone());
@@ -171,7 +173,7 @@ impl State {
         let from = changes.touched.len();
         self.put_back(event, &items, Owner::Block(BlockSlot(slot)));
         self.blocks.remove(slot);
-        Self::touch_items(changes, event, &items);
+        self.touch_items(changes, event, &items);
         changes.touched.push(Touched::BlockGone(BlockSlot(slot)));
         self.log(changes, from, event, now, Kind::BlockRemoved);
         Ok(Reply::BlockGone(event))

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use leasehold_core::{
     AtPaymentDeadline, Block, BlockId, Booking, BookingId, BookingState, Epoch, Event, EventNo, EventState,
     Fence, Hold, HoldId, HoldState, Item, Layout, Millis, Name, Payment, PaymentPhase, PaymentState, Policy,
-    Pool, PoolNo, Reference, SeatNo, StatusCounts, Text, Timestamp,
+    Pool, PoolCounts, PoolNo, Reference, SeatNo, StatusCounts, Text, Timestamp,
 };
 
 use super::bytes::{Damaged, Get, Put};
-use crate::{EventSummary, PoolCounts, Version};
+use crate::{EventSummary, Version};
 
 /// The first byte of every image and entry. A reader refuses what it does not know.
 pub(crate) const FORMAT: u8 = 1;

@@ -10,7 +10,7 @@ use leasehold_core::{
 
 use super::bytes::{Damaged, Get, Put};
 use super::image;
-use crate::{Change, PoolCounts, SeatUpdate, Version};
+use crate::{Change, SeatUpdate, Version};
 
 const IMAGE_EVENT: u8 = 1;
 const IMAGE_RULES: u8 = 2;
@@ -51,18 +51,16 @@ fn put_image(out: &mut Vec<u8>, state: &State, kind: Kind, thing: &Touched) {
                 image::put_rules(out, event);
             }
         }
-        Touched::Seat(event, seat) => {
-            let now = state.event(*event).expect(here).seat(*seat);
+        Touched::Seat(_, seat, fence, seat_status) => {
             out.put_u8(IMAGE_SEAT);
             out.put_u64(seat.0.into());
-            out.put_u64(now.fence.0);
-            out.put_u8(status(now.owner.status()));
+            out.put_u64(fence.0);
+            out.put_u8(status(*seat_status));
         }
-        Touched::Pool(event, pool) => {
+        Touched::Pool(_, pool, counts) => {
             out.put_u8(IMAGE_POOL);
             out.put_u64(pool.0.into());
-            let pool = &state.event(*event).expect(here).pools()[pool.0 as usize];
-            image::put_pool_counts(out, &PoolCounts::of(pool));
+            image::put_pool_counts(out, counts);
         }
         Touched::Hold(slot) => {
             let hold = state.hold_at(*slot).expect(here);
@@ -132,14 +130,14 @@ pub(crate) fn replay_entry(
                 let status = read_status(get.u8()?)?;
                 state.loading_event(event).ok_or(Damaged)?.load_fence(seat, fence);
                 seats.push(SeatUpdate { seat, status });
-                touched.push(Touched::Seat(event, seat));
+                touched.push(Touched::Seat(event, seat, fence, status));
             }
             IMAGE_POOL => {
                 let pool = PoolNo(get.u32()?);
                 let counts = image::get_pool_counts(get)?;
                 state.loading_event(event).ok_or(Damaged)?.load_capacity(pool, counts.capacity);
                 pools.push((pool, counts));
-                touched.push(Touched::Pool(event, pool));
+                touched.push(Touched::Pool(event, pool, counts));
             }
             IMAGE_HOLD => {
                 let slot = HoldSlot(get.u32()?);
@@ -185,19 +183,18 @@ pub(crate) fn replay_entry(
 }
 
 /// The entry as the stream shows it.
-pub(crate) fn change_of(state: &State, changes: &Changes, entry: &Entry) -> Change {
-    let event = state.event(entry.event).expect("an entry has an event");
+pub(crate) fn change_of(epoch: Epoch, changes: &Changes, entry: &Entry) -> Change {
     let touched = changes.touched_by(entry);
-    let seats = touched.iter().filter_map(|thing| match thing {
-        Touched::Seat(_, seat) => Some(SeatUpdate { seat: *seat, status: event.seat(*seat).owner.status() }),
+    let seats = touched.iter().filter_map(|thing| match *thing {
+        Touched::Seat(_, seat, _, status) => Some(SeatUpdate { seat, status }),
         _ => None,
     });
-    let pools = touched.iter().filter_map(|thing| match thing {
-        Touched::Pool(_, pool) => Some((*pool, PoolCounts::of(&event.pools()[pool.0 as usize]))),
+    let pools = touched.iter().filter_map(|thing| match *thing {
+        Touched::Pool(_, pool, counts) => Some((pool, counts)),
         _ => None,
     });
     Change {
-        version: Version { epoch: state.epoch(), number: entry.version },
+        version: Version { epoch, number: entry.version },
         at: entry.at,
         kind: entry.kind,
         seats: seats.collect(),
@@ -222,4 +219,59 @@ fn read_status(byte: u8) -> Result<SeatStatus, Damaged> {
         3 => SeatStatus::Blocked,
         _ => return Err(Damaged),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use leasehold_core::{
+        Command, CreateEvent, CreateHold, ItemRequest, Layout, Millis, Name, Policy, PoolCounts, Text,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_ends_a_hold_and_takes_its_seat_shows_both_steps_live_and_after_a_restart() {
+        let mut state = State::new(Epoch::FIRST);
+        let mut changes = Changes::default();
+        let begun = Timestamp::from_millis(1_000);
+        let create = CreateEvent {
+            id: Name::parse("gala").unwrap(),
+            name: Text::parse("Gala").unwrap(),
+            layout: Arc::new(Layout::grid(&[(Name::parse("A").unwrap(), 1, 1)]).unwrap()),
+            pools: vec![(Name::parse("floor").unwrap(), 2)],
+            policy: Policy::default(),
+        };
+        state.apply(Command::CreateEvent(create), begun, &mut changes).unwrap();
+        let mut again = state.clone();
+        let hold = |id| {
+            let items = vec![ItemRequest::Seat(SeatNo(0)), ItemRequest::Pool(PoolNo(0), 2)];
+            let (id, ttl) = (HoldId::from_raw(id).unwrap(), Some(Millis(1_000)));
+            Command::CreateHold(CreateHold { event: EventNo(0), id, items, holder: None, ttl })
+        };
+        state.apply(hold(1), begun, &mut changes).unwrap();
+        changes.clear();
+        state.apply(hold(2), begun.after(Millis(1_000)), &mut changes).unwrap();
+
+        let seat = |status| SeatUpdate { seat: SeatNo(0), status };
+        let pool = |held| (PoolNo(0), PoolCounts { capacity: 2, held, sold: 0, blocked: 0 });
+        let shown: Vec<Change> =
+            changes.entries.iter().map(|entry| change_of(Epoch::FIRST, &changes, entry)).collect();
+        assert_eq!(
+            shown.iter().map(|change| change.kind).collect::<Vec<_>>(),
+            [Kind::HoldExpired, Kind::HoldCreated]
+        );
+        assert_eq!((&*shown[0].seats, &*shown[0].pools), (&[seat(SeatStatus::Free)][..], &[pool(0)][..]));
+        assert_eq!((&*shown[1].seats, &*shown[1].pools), (&[seat(SeatStatus::Held)][..], &[pool(2)][..]));
+
+        let mut journal = Vec::new();
+        changes.entries.iter().for_each(|entry| put_entry(&mut journal, &state, &changes, entry));
+        let mut get = Get(&journal);
+        for change in shown {
+            let (_, replayed) = replay_entry(&mut get, &mut again, Epoch::FIRST, &mut Vec::new()).unwrap();
+            assert_eq!(replayed, change);
+        }
+        assert!(get.is_empty());
+    }
 }

@@ -164,8 +164,8 @@ impl Marked {
                     marked.pools.set_all(known.pools().len() as u32);
                 }
             }
-            Touched::Seat(event, seat) => self.event(*event).seats.set(seat.0),
-            Touched::Pool(event, pool) => self.event(*event).pools.set(pool.0),
+            Touched::Seat(event, seat, ..) => self.event(*event).seats.set(seat.0),
+            Touched::Pool(event, pool, _) => self.event(*event).pools.set(pool.0),
             Touched::Hold(slot) => self.holds.set(slot.0),
             Touched::Booking(slot) => self.bookings.set(slot.0),
             Touched::Block(slot) | Touched::BlockGone(slot) => self.blocks.set(slot.0),

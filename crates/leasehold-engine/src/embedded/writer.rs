@@ -241,7 +241,7 @@ impl Writer {
                     _ => {}
                 }
             }
-            published.push((entry.event, change_of(state, changes, entry)));
+            published.push((entry.event, change_of(state.epoch(), changes, entry)));
         }
         changes.forgotten.iter().for_each(|forgotten| projection.mark(forgotten, state));
         changes.clear();

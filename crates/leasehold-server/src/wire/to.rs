@@ -2,10 +2,10 @@
 
 use leasehold_api as api;
 use leasehold_core::{
-    AtPaymentDeadline, Block, Booking, BookingState, EventState, Hold, HoldState, Item, Policy, Reference,
-    SeatStatus, Text, Timestamp,
+    AtPaymentDeadline, Block, Booking, BookingState, EventState, Hold, HoldState, Item, Policy, PoolCounts,
+    Reference, SeatStatus, Text, Timestamp,
 };
-use leasehold_engine::{EventSummary, PoolCounts, Venue};
+use leasehold_engine::{EventSummary, Venue};
 
 /// RFC 3339 in UTC, with milliseconds. Every answer has several, so they are written by hand.
 pub(crate) fn time(at: Timestamp) -> String {
