@@ -1,6 +1,7 @@
 //! Everything that is known: events, holds, bookings, blocks and payments, with the ways to find them.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 use hashbrown::HashMap;
 
@@ -99,6 +100,16 @@ impl State {
     /// All holds, in no order.
     pub fn holds(&self) -> impl Iterator<Item = (HoldSlot, &Hold)> {
         self.holds.iter().map(|(slot, hold)| (HoldSlot(slot), hold))
+    }
+
+    /// The holds in a range of slots, in order. A hold stays in its slot for as long as it is remembered.
+    pub fn holds_in(&self, slots: Range<u32>) -> impl Iterator<Item = (HoldSlot, &Hold)> {
+        self.holds.range(slots).map(|(slot, hold)| (HoldSlot(slot), hold))
+    }
+
+    /// How many slots there are for holds, vacant ones included.
+    pub fn hold_slots(&self) -> u32 {
+        self.holds.length()
     }
 
     /// The booking with this id.

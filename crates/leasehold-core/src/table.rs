@@ -1,6 +1,7 @@
 //! A table: things in slots that are found by their id.
 
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -46,6 +47,12 @@ impl<T: Identified> Table<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let slots = self.pieces.iter().flatten().enumerate();
         slots.filter_map(|(slot, thing)| Some((slot as u32, thing.as_ref()?)))
+    }
+
+    /// The things in a range of slots, in order.
+    pub(crate) fn range(&self, slots: Range<u32>) -> impl Iterator<Item = (u32, &T)> {
+        let slots = slots.start..slots.end.min(self.length());
+        slots.filter_map(|slot| Some((slot, self.get(slot)?)))
     }
 
     /// Puts a new thing in a slot and says which.
@@ -114,7 +121,8 @@ impl<T: Identified> Table<T> {
         &mut piece[place % PIECE]
     }
 
-    fn length(&self) -> u32 {
+    /// Slots there are, vacant ones included.
+    pub(crate) fn length(&self) -> u32 {
         match self.pieces.split_last() {
             Some((last, full)) => (full.len() * PIECE + last.len()) as u32,
             None => 0,

@@ -45,8 +45,10 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     /// A hold, for whoever has its secret.
     async fn hold(&self, hold: HoldId, secret: Option<HoldSecret>) -> Result<Done, EngineError>;
 
-    /// An event's live holds after the one with this number, for the operator.
-    async fn holds(&self, venue: &Venue, after: u64, limit: usize) -> Result<Page<Hold>, EngineError>;
+    /// An event's live holds after this place, each with its place, for the operator.
+    ///
+    /// Places begin at 1. A hold keeps its place, so one that lives while all pages are read is in exactly one of them.
+    async fn holds(&self, venue: &Venue, after: u64, limit: usize) -> Result<Page<(u64, Hold)>, EngineError>;
 
     /// A booking.
     async fn booking(&self, booking: BookingId) -> Result<Done, EngineError>;

@@ -469,3 +469,49 @@ async fn a_file_of_a_newer_program_is_refused() {
     let error = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
     assert!(matches!(error, OpenError::TooNew { found: 99, .. }), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_of_a_list_of_holds_have_each_live_hold_once_whatever_else_happens() {
+    let folder = folder();
+    let engine = Arc::new(open(&folder.path().join("a.db")));
+    let venue = create_event(engine.as_ref(), 100, 100).await;
+    let asked = (0..10_000).map(|seat| {
+        let (engine, venue) = (Arc::clone(&engine), Arc::clone(&venue));
+        tokio::spawn(async move { held(engine.execute(hold(&venue, seat, 60_000)).await.unwrap()).id })
+    });
+    let mut ids = Vec::new();
+    for id in asked.collect::<Vec<_>>() {
+        ids.push(id.await.unwrap());
+    }
+    // Some are gone before, and some go while the list is read.
+    let (gone, going, staying) = (&ids[..500], &ids[500..1_000], &ids[1_000..]);
+    let release = async |id: HoldId| {
+        let secret = Some(engine.secret_of(id));
+        engine.execute(Request::new(Command::ReleaseHold(id)).with_secret(secret)).await.unwrap();
+    };
+    for id in gone {
+        release(*id).await;
+    }
+    let mut listed = Vec::new();
+    let (mut after, mut page_number) = (0, 0);
+    loop {
+        let page = engine.holds(&venue, after, 700).await.unwrap();
+        assert!(page.items.len() <= 700);
+        listed.extend(page.items.iter().map(|(_, hold)| hold.id));
+        for id in going.iter().skip(page_number * 50).take(50) {
+            release(*id).await;
+        }
+        page_number += 1;
+        match page.items.last() {
+            Some((place, _)) if page.more => after = *place,
+            _ => break,
+        }
+    }
+    let count = listed.len();
+    listed.sort_unstable();
+    listed.dedup();
+    assert_eq!(listed.len(), count, "no hold is listed twice");
+    assert!(staying.iter().all(|id| listed.binary_search(id).is_ok()));
+    assert!(gone.iter().all(|id| listed.binary_search(id).is_err()));
+    assert!(engine.holds(&venue, u64::MAX, 10).await.unwrap().items.is_empty());
+}

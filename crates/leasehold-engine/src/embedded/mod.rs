@@ -30,7 +30,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use leasehold_core::{BookingId, Changes, Command, Hold, HoldId, ItemRequest, Name, Refusal, Timestamp};
+use leasehold_core::{
+    BookingId, Changes, Command, Hold, HoldId, ItemRequest, Name, Refusal, State, Timestamp,
+};
 use tokio::sync::oneshot;
 
 pub use check::{CheckReport, check_file};
@@ -50,6 +52,9 @@ use crate::{
     Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, Meters,
     Outcome, Page, Request, Since, Subscription, Venue,
 };
+
+/// Holds that one read looks at, while commands wait.
+const SLOTS_PER_READ: u32 = 4_096;
 
 /// How to open a data file.
 pub struct EmbeddedOptions {
@@ -182,6 +187,34 @@ impl EmbeddedEngine {
         let read = Box::new(move |reading: &Reading<'_>| drop(sender.send(look(reading))));
         self.push(Job::Read(read), Weight::Begun)?;
         receiver.await.map_err(|_| EngineError::Closed)
+    }
+
+    /// Picks from the holds after a place, a piece at a time, so that commands get through in between.
+    async fn look_through_holds<T: Send + 'static>(
+        &self,
+        after: u64,
+        limit: usize,
+        pick: impl Fn(&State, &Hold) -> Option<T> + Copy + Send + 'static,
+    ) -> Result<Page<(u64, T)>, EngineError> {
+        let mut items = Vec::new();
+        let mut next = u32::try_from(after).ok();
+        while let Some(from) = next
+            && items.len() <= limit
+        {
+            let piece = self.read(move |reading| {
+                let end = from.saturating_add(SLOTS_PER_READ);
+                let holds = reading.state.holds_in(from..end);
+                let picked = holds
+                    .filter_map(|(slot, hold)| Some((u64::from(slot.0) + 1, pick(reading.state, hold)?)));
+                (picked.collect::<Vec<_>>(), (end < reading.state.hold_slots()).then_some(end))
+            });
+            let (picked, end) = piece.await?;
+            items.extend(picked);
+            next = end;
+        }
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Ok(Page { items, more })
     }
 
     fn push(&self, job: Job, weight: Weight) -> Result<(), EngineError> {
@@ -326,20 +359,11 @@ impl Engine for EmbeddedEngine {
         Ok(Done { outcome: Outcome::Hold(hold), venue, at: now, replayed: false })
     }
 
-    async fn holds(&self, venue: &Venue, after: u64, limit: usize) -> Result<Page<Hold>, EngineError> {
+    async fn holds(&self, venue: &Venue, after: u64, limit: usize) -> Result<Page<(u64, Hold)>, EngineError> {
         let number = venue.number;
-        self.read(move |reading| {
-            let live = |hold: &&Hold| hold.event == number && hold.keeps_items() && hold.number > after;
-            let mut items: Vec<&Hold> = reading.state.holds().map(|(_, hold)| hold).filter(live).collect();
-            let more = items.len() > limit;
-            if more {
-                items.select_nth_unstable_by_key(limit, |hold| hold.number);
-                items.truncate(limit);
-            }
-            items.sort_unstable_by_key(|hold| hold.number);
-            Page { items: items.into_iter().cloned().collect(), more }
-        })
-        .await
+        let live =
+            move |_: &State, hold: &Hold| (hold.event == number && hold.keeps_items()).then(|| hold.clone());
+        self.look_through_holds(after, limit, live).await
     }
 
     async fn booking(&self, booking: BookingId) -> Result<Done, EngineError> {

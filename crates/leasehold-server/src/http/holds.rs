@@ -58,8 +58,8 @@ pub(crate) async fn list(
     let venue = venue(&app, &event).await?;
     let page = app.engine.holds(&venue, after, limit).await?;
     let now = app.engine.now();
-    let next = page.items.last().filter(|_| page.more).map(|hold| hold.number.to_string());
-    let holds = page.items.iter().map(|hold| wire::hold_view(&venue, hold, now)).collect();
+    let next = page.items.last().filter(|_| page.more).map(|(place, _)| place.to_string());
+    let holds = page.items.iter().map(|(_, hold)| wire::hold_view(&venue, hold, now)).collect();
     Ok(json(StatusCode::OK, &HoldList { holds, next }))
 }
 
