@@ -207,6 +207,11 @@ pub enum Refusal {
         /// Seats that are held and may come back.
         returning: u32,
     },
+    /// Holds that are over are still being ended, and what was asked for may be among what they give back.
+    ///
+    /// To be asked again at once, after [`State::expire_due`](crate::State::expire_due).
+    #[error("holds that are over are still being ended")]
+    NotYet,
     /// The event sells nothing new.
     #[error("the event is closed")]
     EventClosed,

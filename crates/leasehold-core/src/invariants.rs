@@ -282,6 +282,7 @@ fn judge_refusal(state: &State, outcome: &Result<Reply, Refusal>, now: Timestamp
     let due = state.next_due().is_some_and(|due| due <= now);
     let falsely = match outcome {
         Err(Refusal::PoolShort { .. } | Refusal::NotTogether { .. }) => due,
+        Err(Refusal::NotYet) => !due,
         Err(Refusal::SeatsTaken(seats)) => seats.is_empty(),
         _ => false,
     };

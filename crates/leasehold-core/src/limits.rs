@@ -34,6 +34,8 @@ pub const EXTENDS_MAX: u32 = 10_000;
 pub const ENDED_HOLDS_MAX: usize = 200_000;
 /// How long they are remembered at most.
 pub const ENDED_HOLDS_AGE_MAX: Millis = Millis(24 * 60 * 60 * 1_000);
+/// Holds that are over and that one command ends to find what it asks for, beside those that had its seats.
+pub const EXPIRIES_PER_COMMAND_MAX: usize = 64;
 /// Payments that may be begun for one hold.
 pub const PAYMENTS_PER_HOLD_MAX: usize = 20;
 /// Holds that ended with void payments only and are still remembered.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use leasehold_core::invariants::check;
-use leasehold_core::limits::{DECLINED_HOLDS_AGE_MAX, ENDED_HOLDS_AGE_MAX, PAYMENTS_PER_HOLD_MAX};
+use leasehold_core::limits::{
+    DECLINED_HOLDS_AGE_MAX, ENDED_HOLDS_AGE_MAX, EXPIRIES_PER_COMMAND_MAX, PAYMENTS_PER_HOLD_MAX,
+};
 use leasehold_core::*;
 
 /// One event with three seats and a pool of five, and a clock that the test moves.
@@ -16,13 +18,17 @@ struct Stage {
 
 impl Stage {
     fn new(policy: Policy) -> Self {
+        Self::with_stock(policy, 3, 5)
+    }
+
+    fn with_stock(policy: Policy, seats: u32, units: u32) -> Self {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let mut stage = Self { state: State::new(Epoch::FIRST), changes: Changes::default(), now, ids: 0 };
         stage.apply(Command::CreateEvent(CreateEvent {
             id: Name::parse("gala").unwrap(),
             name: Text::parse("Gala").unwrap(),
-            layout: Arc::new(Layout::grid(&[(Name::parse("A").unwrap(), 1, 3)]).unwrap()),
-            pools: vec![(Name::parse("floor").unwrap(), 5)],
+            layout: Arc::new(Layout::grid(&[(Name::parse("A").unwrap(), 1, seats)]).unwrap()),
+            pools: vec![(Name::parse("floor").unwrap(), units)],
             policy,
         }));
         stage
@@ -177,4 +183,50 @@ fn a_void_payment_that_outlived_its_hold_on_disk_is_dropped_when_it_is_loaded() 
     assert_eq!(check(&stage.state), []);
     stage.state.load_payment(lost(PaymentState::RefundDue));
     assert!(stage.state.finish_loading().is_err(), "one that has to do with money is damage");
+}
+
+/// Many holds that are over, on everything there is.
+fn storm(holds: u32) -> Stage {
+    let policy = Policy { hold_ttl: Millis(1_000), ..Policy::default() };
+    let mut stage = Stage::with_stock(policy, holds, holds);
+    for seat in 0..holds {
+        stage.hold(ItemRequest::Seat(SeatNo(seat)));
+        stage.hold(ItemRequest::Pool(PoolNo(0), 1));
+    }
+    stage.wait(Millis(1_000));
+    stage
+}
+
+#[test]
+fn one_command_ends_few_holds_and_never_says_sold_out_while_more_are_over() {
+    for item in [ItemRequest::Pool(PoolNo(0), 200), ItemRequest::Best { count: 90, section: None }] {
+        let mut stage = storm(200);
+        let mut rounds = 0;
+        loop {
+            let id = HoldId::from_raw(stage.id()).unwrap();
+            let (event, items) = (EventNo(0), vec![item]);
+            let asked = Command::CreateHold(CreateHold { event, id, items, holder: None, ttl: None });
+            let outcome = stage.try_apply(asked);
+            assert!(stage.changes.entries.len() <= EXPIRIES_PER_COMMAND_MAX + 1);
+            match outcome {
+                Err(Refusal::NotYet) => rounds += 1,
+                other => break assert!(other.is_ok(), "{other:?}"),
+            }
+        }
+        assert!(rounds > 1, "{item:?} waited {rounds} rounds");
+    }
+}
+
+#[test]
+fn a_late_payment_is_not_given_back_while_what_it_paid_for_may_come_back() {
+    let mut stage = Stage::with_stock(Policy { hold_ttl: Millis(1_000), ..Policy::default() }, 1, 100);
+    let late = stage.hold(ItemRequest::Pool(PoolNo(0), 100));
+    stage.apply(Command::ReleaseHold(late));
+    for _ in 0..100 {
+        stage.hold(ItemRequest::Pool(PoolNo(0), 1));
+    }
+    stage.wait(Millis(1_000));
+    assert_eq!(stage.confirm(late, "pay-1").unwrap_err(), Refusal::NotYet);
+    assert_eq!(stage.state.payments().count(), 0);
+    assert!(matches!(stage.confirm(late, "pay-1"), Ok(Reply::Booking(_))));
 }

@@ -88,6 +88,7 @@ impl Meters {
             Refusal::SeatsTaken(_) => "seat-taken",
             Refusal::PoolShort { .. } | Refusal::NotTogether { .. } => "sold-out",
             Refusal::NotFound => "not-found",
+            Refusal::NotYet => "not-yet",
             Refusal::EventClosed => "event-closed",
             Refusal::EventExists => "event-exists",
             Refusal::HoldForgotten(_) => "hold-forgotten",

@@ -515,3 +515,46 @@ async fn the_pages_of_a_list_of_holds_have_each_live_hold_once_whatever_else_hap
     assert!(gone.iter().all(|id| listed.binary_search(id).is_err()));
     assert!(engine.holds(&venue, u64::MAX, 10).await.unwrap().items.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_expiries_is_spread_over_commits_and_nobody_is_told_sold_out_falsely() {
+    const HOLDS: u32 = 10_000;
+    let folder = folder();
+    let path = folder.path().join("a.db");
+    let start = Clock::system().now();
+    let clock = Clock::manual(start);
+    let options = EmbeddedOptions::new(&path).clock(clock.clone());
+    let engine = Arc::new(EmbeddedEngine::open(options).unwrap());
+    let create = Command::CreateEvent(CreateEvent {
+        id: Name::parse("gala").unwrap(),
+        name: Text::parse("Gala").unwrap(),
+        layout: Arc::default(),
+        pools: vec![(Name::parse("floor").unwrap(), HOLDS)],
+        policy: Policy { hold_ttl: Millis(60_000), ..Policy::default() },
+    });
+    let venue = engine.execute(Request::new(create)).await.unwrap().venue;
+    let ask = |quantity| {
+        let (engine, venue) = (Arc::clone(&engine), Arc::clone(&venue));
+        tokio::spawn(async move { engine.execute(pool_hold(&venue, quantity)).await })
+    };
+    for task in (0..HOLDS).map(|_| ask(1)).collect::<Vec<_>>() {
+        task.await.unwrap().unwrap();
+    }
+    let entries = || -> (u64, u64) {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        let sql = "SELECT max(last_seq), max(CASE WHEN first_seq > ?1 THEN last_seq - first_seq + 1 END) FROM journal";
+        let look = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, Option<u64>>(1)?.unwrap_or(0)));
+        connection.query_row(sql, [u64::from(HOLDS) + 1], look).unwrap()
+    };
+    assert_eq!(entries().0, u64::from(HOLDS) + 1);
+
+    clock.set(start.after(Millis(60_000)));
+    // Each of the two gets half of what ten thousand others had.
+    for task in [ask(HOLDS / 2), ask(HOLDS / 2)] {
+        task.await.unwrap().expect("everything comes back");
+    }
+    let (_, largest) = entries();
+    assert!(largest <= 2_048 + 64 + 2, "{largest} entries in one commit");
+    let refused = engine.execute(pool_hold(&venue, 1)).await;
+    assert!(matches!(refused, Err(EngineError::Refused(Refusal::PoolShort { .. }))), "{refused:?}");
+}

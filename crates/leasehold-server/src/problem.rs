@@ -72,6 +72,7 @@ impl ApiError {
             Refusal::NotFound => return Self::not_found(),
             Refusal::SeatsTaken(_) => Code::SeatTaken,
             Refusal::PoolShort { .. } | Refusal::NotTogether { .. } => Code::SoldOut,
+            Refusal::NotYet => Code::Overloaded,
             Refusal::EventClosed => Code::EventClosed,
             Refusal::EventExists => Code::EventExists,
             Refusal::HoldForgotten(_) => Code::RefundDue,
@@ -124,6 +125,7 @@ impl ApiError {
             Refusal::Invalid(why) => error.problem.detail = Some(why.to_owned()),
             Refusal::BadPolicy(why) => error.problem.detail = Some(why.to_string()),
             Refusal::NotFound
+            | Refusal::NotYet
             | Refusal::EventClosed
             | Refusal::EventExists
             | Refusal::ExtendCap

@@ -102,7 +102,7 @@ impl State {
                 Item::Pool { pool, quantity } => chosen.pools.push((pool, quantity)),
             }
         }
-        if !accepts || !self.still_free(hold, &chosen, now, changes) {
+        if !accepts || !self.still_free(hold, &chosen, now, changes)? {
             return Ok(self.refund(hold, reference, now, changes));
         }
         let from = changes.touched.len();
@@ -135,12 +135,23 @@ impl State {
         }
     }
 
-    fn still_free(&mut self, hold: &Hold, chosen: &Chosen, now: Timestamp, changes: &mut Changes) -> bool {
+    /// Whether all of it is free. Refuses only when that cannot be said yet.
+    fn still_free(
+        &mut self,
+        hold: &Hold,
+        chosen: &Chosen,
+        now: Timestamp,
+        changes: &mut Changes,
+    ) -> Result<bool, Refusal> {
         use crate::ItemRequest;
         let seats = chosen.seats.iter().map(|&seat| ItemRequest::Seat(seat));
         let pools = chosen.pools.iter().map(|&(pool, quantity)| ItemRequest::Pool(pool, quantity));
         let wanted: Vec<ItemRequest> = seats.chain(pools).collect();
-        self.choose(hold.event, &wanted, usize::MAX, now, changes).is_ok()
+        match self.choose(hold.event, &wanted, usize::MAX, now, changes) {
+            Ok(_) => Ok(true),
+            Err(Refusal::NotYet) => Err(Refusal::NotYet),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Whether a late payment was answered "give it back" before, or always is because the hold has had too many.

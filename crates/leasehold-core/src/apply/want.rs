@@ -1,6 +1,6 @@
 //! Choosing what a request asks for: every item, free at this instant, or a refusal.
 
-use crate::limits::BEST_COUNT_MAX;
+use crate::limits::{BEST_COUNT_MAX, EXPIRIES_PER_COMMAND_MAX};
 use crate::{
     Changes, EventNo, Item, ItemRequest, Owner, PoolNo, Reference, Refusal, SeatNo, SectionNo, State,
     Timestamp,
@@ -11,6 +11,12 @@ use crate::{
 pub(super) struct Chosen {
     pub(super) seats: Vec<SeatNo>,
     pub(super) pools: Vec<(PoolNo, u32)>,
+}
+
+/// How many more holds that are over a command may end.
+struct Due {
+    left: usize,
+    now: Timestamp,
 }
 
 impl Chosen {
@@ -73,11 +79,12 @@ impl State {
         }
         chosen.require_distinct_seats()?;
         self.require_seats(event, &chosen.seats, now, changes)?;
+        let mut due = Due { left: EXPIRIES_PER_COMMAND_MAX, now };
         for &(pool, quantity) in &chosen.pools {
-            self.require_units(event, pool, quantity, now, changes)?;
+            self.require_units(event, pool, quantity, &mut due, changes)?;
         }
         for (count, section) in best {
-            let seats = self.require_best(event, count, section, &chosen.seats, now, changes)?;
+            let seats = self.require_best(event, count, section, &chosen.seats, &mut due, changes)?;
             chosen.seats.extend(seats);
         }
         if chosen.seats.len() + chosen.pools.len() > items_max {
@@ -114,7 +121,7 @@ impl State {
         event: EventNo,
         pool: PoolNo,
         quantity: u32,
-        now: Timestamp,
+        due: &mut Due,
         changes: &mut Changes,
     ) -> Result<(), Refusal> {
         loop {
@@ -123,10 +130,22 @@ impl State {
                 return Ok(());
             }
             let refusal = Refusal::PoolShort { pool, available: known.free(), returning: known.held };
-            if self.expire_due(now, 1, changes) == 0 {
+            if !self.end_due(1, due, changes)? {
                 return Err(refusal);
             }
         }
+    }
+
+    /// Ends up to `count` holds that are over; false when there is none. Refuses when the command has ended its share.
+    fn end_due(&mut self, count: usize, due: &mut Due, changes: &mut Changes) -> Result<bool, Refusal> {
+        if self.next_due().is_none_or(|at| due.now < at) {
+            return Ok(false);
+        }
+        if due.left == 0 {
+            return Err(Refusal::NotYet);
+        }
+        due.left -= self.expire_due(due.now, count.min(due.left), changes);
+        Ok(true)
     }
 
     fn require_best(
@@ -135,7 +154,7 @@ impl State {
         count: u32,
         section: Option<SectionNo>,
         without: &[SeatNo],
-        now: Timestamp,
+        due: &mut Due,
         changes: &mut Changes,
     ) -> Result<Vec<SeatNo>, Refusal> {
         loop {
@@ -151,7 +170,7 @@ impl State {
                 return Ok(seats);
             }
             let counts = this.counts();
-            if self.expire_due(now, usize::MAX, changes) == 0 {
+            if !self.end_due(usize::MAX, due, changes)? {
                 return Err(Refusal::NotTogether { available: counts.free, returning: counts.held });
             }
         }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{BookingState, Changes, EventNo, Item, Kind, Refusal, Reply, State, Timestamp, Touched};
+use leasehold_core::{
+    BookingState, Changes, Command, EventNo, Item, ItemRequest, Kind, Refusal, Reply, State, Timestamp,
+    Touched,
+};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -21,6 +24,8 @@ use crate::{Change, Done, EngineError, EventSummary, IdempotencyKey, Outcome, Re
 
 /// Holds that are ended with one commit, so that a storm of expiries cannot stall the rest.
 const EXPIRIES_PER_COMMIT_MAX: usize = 2_048;
+/// When so many commands are put off, no others are taken.
+const PUT_OFF_MAX: usize = 16_384;
 /// After so long without a command the writer takes time for other things.
 const IDLE_AFTER: Duration = Duration::from_millis(2);
 /// The writer looks after expired holds at least this often.
@@ -45,6 +50,10 @@ pub(crate) struct Writer {
     pub(crate) floor: u64,
     messenger: Messenger,
     batch: Batch,
+    /// Commands that wait until more of the holds that are over have been ended. They come first in the next batch.
+    put_off: Vec<Job>,
+    /// What was taken from the queue; the buffer is reused.
+    queued: Vec<Job>,
     since_checkpoint: usize,
     trimmable: bool,
 }
@@ -63,7 +72,20 @@ struct Batch {
     answers: Vec<(u64, IdempotencyKey, Vec<u8>)>,
     replies: Vec<Pending>,
     reads: Vec<Read>,
+    storm: Storm,
     forget_answers_below: Option<u64>,
+}
+
+/// Whether more holds are over than one commit ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Storm {
+    /// No hold is over.
+    #[default]
+    None,
+    /// Some are; a command may have to wait for them.
+    Due,
+    /// Some are, and a command waits for them: so do all others that ask for what they may give back.
+    InTheWay,
 }
 
 /// Event, seat, the booking's number, and whether it was made or undone.
@@ -96,6 +118,8 @@ impl Writer {
             floor: tables.floor,
             messenger,
             batch: Batch::default(),
+            put_off: Vec::new(),
+            queued: Vec::new(),
             since_checkpoint: 0,
             trimmable: true,
         }
@@ -104,12 +128,11 @@ impl Writer {
     /// Works until the queue is closed and empty, or a commit fails.
     pub(crate) fn run(mut self) -> Result<(), rusqlite::Error> {
         let mut jobs = Vec::new();
-        while self.shared.queue.take(&mut jobs, Some(self.next_wake())) {
+        while self.take_jobs(&mut jobs) {
             let now = self.shared.clock.now();
             let commands = jobs.len();
-            self.shared.meters.queue_depth.set(commands as i64);
             self.batch.first_seq = self.state.seq() + 1;
-            self.expire(now);
+            self.expire(now, commands);
             self.forget(now, commands);
             for job in jobs.drain(..) {
                 self.take_job(job, now);
@@ -135,8 +158,23 @@ impl Writer {
         Ok(())
     }
 
+    /// What was put off, and after it what has queued. False when everything is done and nothing will come.
+    fn take_jobs(&mut self, jobs: &mut Vec<Job>) -> bool {
+        let mut queued = std::mem::take(&mut self.queued);
+        let full = self.put_off.len() >= PUT_OFF_MAX;
+        let open = full || self.shared.queue.take(&mut queued, Some(self.next_wake()));
+        self.shared.meters.queue_depth.set(queued.len() as i64);
+        jobs.append(&mut self.put_off);
+        jobs.append(&mut queued);
+        self.queued = queued;
+        open || !jobs.is_empty()
+    }
+
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
+        if !self.put_off.is_empty() {
+            return now;
+        }
         let due = self.state.next_due().map(|due| due.since(self.shared.clock.now()).0);
         let due = due.map_or(TICK, |millis| Duration::from_millis(millis).min(TICK));
         let work = if self.trims() { Some(now) } else { self.projection.next_work(now) };
@@ -145,8 +183,12 @@ impl Writer {
         (now + due.max(IDLE_AFTER)).min(work)
     }
 
-    fn expire(&mut self, now: Timestamp) {
-        self.state.expire_due(now, EXPIRIES_PER_COMMIT_MAX, &mut self.batch.changes);
+    /// At least twice as many as can be granted in this batch, so that the surplus of a storm melts away.
+    fn expire(&mut self, now: Timestamp, commands: usize) {
+        let count = EXPIRIES_PER_COMMIT_MAX.max(2 * commands);
+        self.state.expire_due(now, count, &mut self.batch.changes);
+        let due = self.state.next_due().is_some_and(|due| due <= now);
+        self.batch.storm = if due { Storm::Due } else { Storm::None };
         self.record();
     }
 
@@ -169,9 +211,20 @@ impl Writer {
         reply: oneshot::Sender<Result<Done, EngineError>>,
         now: Timestamp,
     ) {
+        if self.batch.storm == Storm::InTheWay && asks_for_any(&request.command) {
+            self.put_off.push(Job::Execute { request: Box::new(request), reply });
+            return;
+        }
         let before = self.state.seq();
+        // Only in a storm can a command have to be asked again.
+        let again = (self.batch.storm != Storm::None).then(|| request.command.clone());
         let result = self.state.apply(request.command, now, &mut self.batch.changes);
         self.record();
+        if let (Err(Refusal::NotYet), Some(command)) = (&result, again) {
+            self.batch.storm = Storm::InTheWay;
+            self.put_off.push(Job::Execute { request: Box::new(Request { command, ..request }), reply });
+            return;
+        }
         let result = result.map(|reply| self.outcome(reply));
         if let Err(refusal) = &result {
             self.shared.meters.refused(refusal);
@@ -399,6 +452,17 @@ fn write_sales(connection: &Connection, sales: &mut Vec<Sale>) -> rusqlite::Resu
         }
     }
     Ok(())
+}
+
+/// Whether a command asks for something that any hold may give back, and not only for seats by name.
+fn asks_for_any(command: &Command) -> bool {
+    let items = match command {
+        Command::CreateHold(create) => &create.items,
+        Command::AmendHold(amend) => &amend.add,
+        Command::CreateBlock(create) => &create.items,
+        _ => return false,
+    };
+    items.iter().any(|item| !matches!(item, ItemRequest::Seat(_)))
 }
 
 fn count(meters: &crate::Meters, kind: Kind) {
