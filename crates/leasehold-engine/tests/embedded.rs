@@ -558,3 +558,23 @@ async fn a_storm_of_expiries_is_spread_over_commits_and_nobody_is_told_sold_out_
     let refused = engine.execute(pool_hold(&venue, 1)).await;
     assert!(matches!(refused, Err(EngineError::Refused(Refusal::PoolShort { .. }))), "{refused:?}");
 }
+
+#[tokio::test]
+async fn a_check_misses_no_row_that_is_not_there() {
+    let folder = folder();
+    let path = folder.path().join("a.db");
+    let engine = open(&path);
+    create_event(&engine, 1, 10).await;
+    until(|| check_file(&path).unwrap().behind == 0).await;
+    engine.close().await;
+    drop(engine);
+    assert_eq!(check_file(&path).unwrap().problems, Vec::<String>::new());
+    for (row, found) in [
+        ("seats WHERE seat = 'A-1-7'", "the tables have 9 seats and 1 pools, the event has 10 and 1"),
+        ("pools WHERE pool = 'floor'", "the tables have 9 seats and 0 pools, the event has 10 and 1"),
+    ] {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        assert_eq!(connection.execute(&format!("DELETE FROM {row}"), []).unwrap(), 1);
+        assert_eq!(check_file(&path).unwrap().problems, [format!("gala: {found}")]);
+    }
+}

@@ -101,10 +101,12 @@ fn check_sales(connection: &Connection, state: &State, problems: &mut Vec<String
 
 /// The tables against the state, when they claim to show all of it.
 fn check_tables(connection: &Connection, state: &State, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    let mut counts = vec![(0, 0); state.events().len()];
     let mut statement = connection.prepare("SELECT event_no, seat_no, seat, state, fence FROM seats")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (event, place): (u32, u32) = (row.get(0)?, row.get(1)?);
+        counts.get_mut(event as usize).into_iter().for_each(|(seats, _)| *seats += 1);
         let seat = state.event(EventNo(event)).and_then(|event| event.seats().get(place as usize));
         let (name, status, fence): (String, String, u64) = (row.get(2)?, row.get(3)?, row.get(4)?);
         let agrees =
@@ -120,12 +122,23 @@ fn check_tables(connection: &Connection, state: &State, problems: &mut Vec<Strin
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (event, place): (u32, usize) = (row.get(0)?, row.get(1)?);
+        counts.get_mut(event as usize).into_iter().for_each(|(_, pools)| *pools += 1);
         let pool = state.event(EventNo(event)).and_then(|event| event.pools().get(place));
-        let counts: (u32, u32, u32, u32) = (row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?);
-        let agrees = pool.is_some_and(|pool| (pool.capacity, pool.held, pool.sold, pool.blocked) == counts);
+        let units: (u32, u32, u32, u32) = (row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?);
+        let agrees = pool.is_some_and(|pool| (pool.capacity, pool.held, pool.sold, pool.blocked) == units);
         if !agrees {
             let name: String = row.get(2)?;
-            problems.push(format!("pools: {name} has {counts:?} in the table, {pool:?} by its owners"));
+            problems.push(format!("pools: {name} has {units:?} in the table, {pool:?} by its owners"));
+        }
+    }
+    for (event, (seats, pools)) in state.events().iter().zip(counts) {
+        if (seats, pools) != (event.layout.seat_count(), event.pools().len()) {
+            problems.push(format!(
+                "{}: the tables have {seats} seats and {pools} pools, the event has {} and {}",
+                event.id,
+                event.layout.seat_count(),
+                event.pools().len()
+            ));
         }
     }
     Ok(())

@@ -204,3 +204,69 @@ fn versioned(bytes: &[u8]) -> Result<Get<'_>, Damaged> {
 fn not_a_blob(_: rusqlite::types::FromSqlError) -> Damaged {
     Damaged
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use leasehold_core::{Changes, Command, CreateEvent, Layout, Name, Policy, Text};
+
+    use super::*;
+    use crate::embedded::journal::put_entry;
+    use crate::embedded::projection::Projection;
+    use crate::embedded::store::Store;
+    use crate::{Availability, EmbeddedEngine, EmbeddedOptions, Engine, Since, check_file};
+
+    const SEATS: u32 = 100;
+
+    /// Leaves a file as a crash does that comes when so many commits have written their part of a new event.
+    fn crash_in_first_pass(path: &Path, commits: usize) {
+        let mut store = Store::open(path).unwrap();
+        let now = Timestamp::from_millis(1_000);
+        let (_, epoch) = store.identity(now).unwrap();
+        let mut state = State::new(epoch);
+        let mut changes = Changes::default();
+        let create = CreateEvent {
+            id: Name::parse("gala").unwrap(),
+            name: Text::parse("Gala").unwrap(),
+            layout: Arc::new(Layout::grid(&[(Name::parse("A").unwrap(), 1, SEATS)]).unwrap()),
+            pools: vec![(Name::parse("floor").unwrap(), 5)],
+            policy: Policy::default(),
+        };
+        state.apply(Command::CreateEvent(create), now, &mut changes).unwrap();
+        let mut entries = Vec::new();
+        put_entry(&mut entries, &state, &changes, &changes.entries[0]);
+        let sql = "INSERT INTO journal (first_seq, last_seq, at_ms, entries) VALUES (1, 1, 1000, ?1)";
+        store.connection.execute(sql, [&entries]).unwrap();
+        let mut projection = Projection::onto(0);
+        changes.touched.iter().for_each(|touched| projection.mark(touched, &state));
+        for _ in 0..commits {
+            let transaction = store.connection.transaction().unwrap();
+            let stepped = projection.step(&transaction, &state, 1, 1).unwrap();
+            assert!(stepped.rows > 0 && stepped.floor.is_none(), "the pass is not over: {stepped:?}");
+            transaction.commit().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_crash_between_two_parts_of_a_new_events_first_pass_loses_nothing() {
+        for commits in 0..=3 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.db");
+            crash_in_first_pass(&path, commits);
+            let engine = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap();
+            let venue = engine.venue("gala").await.unwrap().expect("the event is there");
+            let Availability::Full(all) = engine.availability(&venue, Since::Nothing).await.unwrap() else {
+                panic!("all was asked for")
+            };
+            assert_eq!((all.seats.len(), all.summary.pools[0].capacity), (SEATS as usize, 5));
+            let mut report = check_file(&path).unwrap();
+            while report.behind > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                report = check_file(&path).unwrap();
+            }
+            engine.close().await;
+            assert_eq!(report.problems, Vec::<String>::new(), "after {commits} commits");
+        }
+    }
+}
