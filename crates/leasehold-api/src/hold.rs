@@ -174,8 +174,30 @@ pub struct ItemView {
 /// A page of an event's live holds, for operators.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HoldList {
-    /// Holds in the order of their creation, without their secrets.
+    /// Holds in no particular order, without their secrets.
     pub holds: Vec<HoldView>,
+    /// Pass it as `after` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A payment that must be given back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RefundView {
+    /// The payment.
+    pub payment_ref: String,
+    /// The hold it was for.
+    pub hold_id: String,
+    /// Who had the hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+}
+
+/// A page of an event's payments that must be given back, for operators.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RefundList {
+    /// Payments in no particular order; those of one hold are on one page.
+    pub refunds: Vec<RefundView>,
     /// Pass it as `after` for the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

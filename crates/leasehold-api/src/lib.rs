@@ -19,7 +19,7 @@ pub use event::{
 };
 pub use hold::{
     BeginPayment, BestSpec, CreateHold, HoldList, HoldView, ItemSpec, ItemView, PatchHold, PaymentFailed,
-    PaymentView, RevokeHold,
+    PaymentView, RefundList, RefundView, RevokeHold,
 };
 pub use problem::{Code, Problem};
 

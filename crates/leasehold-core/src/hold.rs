@@ -201,6 +201,12 @@ impl Hold {
         }
     }
 
+    /// The deadline of its payment, if it is being paid for and stays when that is late.
+    pub fn kept_until(&self) -> Option<Timestamp> {
+        let paying = self.payment.as_ref().filter(|_| self.state == HoldState::Confirming);
+        paying.filter(|payment| payment.kept).map(|payment| payment.deadline)
+    }
+
     /// Whether it is in a state that keeps its items, in time or not.
     pub fn keeps_items(&self) -> bool {
         matches!(self.state, HoldState::Held | HoldState::Confirming)

@@ -141,13 +141,16 @@ fn check_holders(state: &State, event: &Event, broken: &mut Vec<Broken>) {
 }
 
 fn check_holds(state: &State, broken: &mut Vec<Broken>) {
-    let mut scheduled = 0;
+    let (mut scheduled, mut kept) = (0, 0);
     for (slot, hold) in state.holds() {
         let until = hold.live_until();
         let finite = hold.keeps_items() && until != Timestamp::NEVER;
         scheduled += usize::from(finite);
         if finite && !state.due_holds().contains(&(until, slot)) {
             broken.push(Broken { invariant: "I5", what: format!("{} is not scheduled to end", hold.id) });
+        }
+        if let Some(deadline) = hold.kept_until() {
+            kept += usize::from(state.kept_holds().contains(&(deadline, slot)));
         }
         let late = finite && (until > hold.life_end || hold.expires_at > hold.life_end);
         let extended_too_far =
@@ -159,6 +162,13 @@ fn check_holds(state: &State, broken: &mut Vec<Broken>) {
         if sold != hold.booking.is_some_and(|id| state.booking(id).is_some()) {
             broken.push(Broken { invariant: "I6", what: format!("{} and its booking disagree", hold.id) });
         }
+    }
+    let all_kept = state.holds().filter(|(_, hold)| hold.kept_until().is_some()).count();
+    if (kept, all_kept) != (all_kept, state.kept_holds().len()) {
+        broken.push(Broken {
+            invariant: "I5",
+            what: "the holds that are kept are not those listed".to_owned(),
+        });
     }
     if scheduled != state.due_holds().len() {
         broken.push(Broken { invariant: "I5", what: "something is scheduled that is over".to_owned() });

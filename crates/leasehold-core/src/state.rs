@@ -36,6 +36,8 @@ pub struct State {
     pub(crate) payments: Payments,
     /// When each live hold ends by itself, soonest first.
     due: BTreeSet<(Timestamp, HoldSlot)>,
+    /// The payment's deadline of each live hold that does not end by itself, soonest first.
+    kept: BTreeSet<(Timestamp, HoldSlot)>,
     /// Ended holds that are forgotten some day, in the order they ended: a queue for each of the retentions.
     ended: [VecDeque<HoldSlot>; 2],
 }
@@ -53,6 +55,7 @@ impl State {
             blocks: Table::with_room(0),
             payments: Payments::default(),
             due: BTreeSet::new(),
+            kept: BTreeSet::new(),
             ended: Default::default(),
         }
     }
@@ -162,6 +165,15 @@ impl State {
         self.due.first().map(|(at, _)| *at)
     }
 
+    /// How many holds wait for an operator: their payments are late, and they are kept all the same.
+    pub fn overdue(&self, now: Timestamp) -> usize {
+        self.kept.range(..=(now, HoldSlot(u32::MAX))).count()
+    }
+
+    pub(crate) fn kept_holds(&self) -> &BTreeSet<(Timestamp, HoldSlot)> {
+        &self.kept
+    }
+
     pub(crate) fn due_holds(&self) -> &BTreeSet<(Timestamp, HoldSlot)> {
         &self.due
     }
@@ -197,15 +209,23 @@ impl State {
     }
 
     pub(crate) fn schedule(&mut self, slot: HoldSlot) {
-        let until = self.hold_at(slot).expect("the hold is there").live_until();
+        let hold = self.hold_at(slot).expect("the hold is there");
+        let (until, kept_until) = (hold.live_until(), hold.kept_until());
         if until != Timestamp::NEVER {
             self.due.insert((until, slot));
+        }
+        if let Some(deadline) = kept_until {
+            self.kept.insert((deadline, slot));
         }
     }
 
     pub(crate) fn unschedule(&mut self, slot: HoldSlot) {
-        let until = self.hold_at(slot).expect("the hold is there").live_until();
+        let hold = self.hold_at(slot).expect("the hold is there");
+        let (until, kept_until) = (hold.live_until(), hold.kept_until());
         self.due.remove(&(until, slot));
+        if let Some(deadline) = kept_until {
+            self.kept.remove(&(deadline, slot));
+        }
     }
 
     /// Notes that a hold ended without a sale.

@@ -8,7 +8,7 @@ use leasehold_core::{
     Block, Booking, BookingId, Command, Hold, HoldId, ItemRequest, Name, Reference, Refusal, Timestamp,
 };
 
-use crate::{Availability, EventSummary, HoldSecret, Meters, Page, Since, Subscription, Venue};
+use crate::{Availability, EventSummary, HoldSecret, Meters, Page, RefundsDue, Since, Subscription, Venue};
 
 /// A durable, concurrent home of the rules.
 ///
@@ -49,6 +49,14 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     ///
     /// Places begin at 1. A hold keeps its place, so one that lives while all pages are read is in exactly one of them.
     async fn holds(&self, venue: &Venue, after: u64, limit: usize) -> Result<Page<(u64, Hold)>, EngineError>;
+
+    /// An event's payments that must be given back, by hold, after this place, each with its place; see [`Engine::holds`].
+    async fn refunds(
+        &self,
+        venue: &Venue,
+        after: u64,
+        limit: usize,
+    ) -> Result<Page<(u64, RefundsDue)>, EngineError>;
 
     /// A booking.
     async fn booking(&self, booking: BookingId) -> Result<Done, EngineError>;

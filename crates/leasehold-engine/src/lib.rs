@@ -48,8 +48,8 @@ pub use engine::{Done, Engine, EngineError, IdempotencyKey, Outcome, Request};
 pub use meters::Meters;
 pub use secret::{HoldSecret, SecretKey};
 pub use view::{
-    Availability, Change, EventSummary, Page, SeatUpdate, Since, Snapshot, StreamStep, Subscription, Venue,
-    Version,
+    Availability, Change, EventSummary, Page, RefundsDue, SeatUpdate, Since, Snapshot, StreamStep,
+    Subscription, Venue, Version,
 };
 
 use leasehold_core::{BlockId, BookingId, HoldId};

@@ -23,6 +23,8 @@ pub struct Meters {
     pub expired: Counter,
     /// Holds given back.
     pub released: Counter,
+    /// Holds taken away.
+    pub revoked: Counter,
     /// Confirms that came too late for a sale.
     pub confirm_conflicts: Counter,
     /// Answers given again under an idempotency key.
@@ -37,6 +39,10 @@ pub struct Meters {
     pub commit_seconds: Histogram,
     /// Commands waiting.
     pub queue_depth: Gauge<i64, AtomicI64>,
+    /// Log entries that the tables do not show yet.
+    pub tables_behind: Gauge<i64, AtomicI64>,
+    /// Holds that are kept although their payments are late.
+    pub holds_overdue: Gauge<i64, AtomicI64>,
     refused: Family<Reason, Counter>,
     /// The hot reasons, looked up once.
     refused_seat_taken: Counter,
@@ -58,6 +64,7 @@ impl Default for Meters {
             cancelled: Counter::default(),
             expired: Counter::default(),
             released: Counter::default(),
+            revoked: Counter::default(),
             confirm_conflicts: Counter::default(),
             replayed: Counter::default(),
             shed: Counter::default(),
@@ -65,6 +72,8 @@ impl Default for Meters {
             commit_commands: Histogram::new([1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0]),
             commit_seconds: Histogram::new([0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]),
             queue_depth: Gauge::default(),
+            tables_behind: Gauge::default(),
+            holds_overdue: Gauge::default(),
             refused_seat_taken: of("seat-taken"),
             refused_sold_out: of("sold-out"),
             refused,
@@ -114,6 +123,7 @@ impl Meters {
         registry.register("bookings_cancelled", "Sales undone", self.cancelled.clone());
         registry.register("holds_expired", "Holds whose time ran out", self.expired.clone());
         registry.register("holds_released", "Holds given back", self.released.clone());
+        registry.register("holds_revoked", "Holds taken away", self.revoked.clone());
         registry.register(
             "confirm_conflicts",
             "Confirms too late for a sale",
@@ -125,5 +135,15 @@ impl Meters {
         registry.register("commit_commands", "Commands in one commit", self.commit_commands.clone());
         registry.register("commit_seconds", "Time of one commit", self.commit_seconds.clone());
         registry.register("queue_depth", "Commands waiting", self.queue_depth.clone());
+        registry.register(
+            "tables_behind_entries",
+            "Log entries that the tables do not show yet",
+            self.tables_behind.clone(),
+        );
+        registry.register(
+            "holds_overdue",
+            "Holds that are kept although their payments are late",
+            self.holds_overdue.clone(),
+        );
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use leasehold_core::{
-    Epoch, Event, EventNo, EventState, Kind, Layout, Name, Policy, PoolCounts, PoolNo, SeatNo, SeatStatus,
-    StatusCounts, Text, Timestamp,
+    Epoch, Event, EventNo, EventState, HoldId, Kind, Layout, Name, Policy, PoolCounts, PoolNo, Reference,
+    SeatNo, SeatStatus, StatusCounts, Text, Timestamp,
 };
 
 /// The fixed part of an event.
@@ -103,6 +103,17 @@ pub struct Change {
     pub seats: Box<[SeatUpdate]>,
     /// Pools that changed, as they stand after it.
     pub pools: Box<[(PoolNo, PoolCounts)]>,
+}
+
+/// Payments of one hold that must be given back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefundsDue {
+    /// The hold they were for.
+    pub hold: HoldId,
+    /// Who had it.
+    pub holder: Option<Reference>,
+    /// The payments, at least one.
+    pub payments: Vec<Reference>,
 }
 
 /// A part of a list.

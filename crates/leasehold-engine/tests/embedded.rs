@@ -578,3 +578,29 @@ async fn a_check_misses_no_row_that_is_not_there() {
         assert_eq!(check_file(&path).unwrap().problems, [format!("gala: {found}")]);
     }
 }
+
+#[tokio::test]
+async fn what_waits_for_an_operator_and_for_the_tables_is_counted() {
+    let folder = folder();
+    let start = Clock::system().now();
+    let clock = Clock::manual(start);
+    let options = EmbeddedOptions::new(folder.path().join("a.db")).clock(clock.clone());
+    let engine = EmbeddedEngine::open(options).unwrap();
+    let venue = create_event(&engine, 1, 1).await;
+    let policy = PolicyPatch { at_payment_deadline: Some(AtPaymentDeadline::Keep), ..PolicyPatch::default() };
+    let patch = EventPatch { policy: Some(policy), ..EventPatch::default() };
+    let keep = Command::UpdateEvent(UpdateEvent { event: venue.number, patch });
+    engine.execute(Request::new(keep)).await.unwrap();
+    let kept = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let reference = Reference::parse("pay-1").unwrap();
+    let begin = BeginPayment { hold: kept.id, reference, max_wait: Some(Millis(10_000)) };
+    let secret = Some(engine.secret_of(kept.id));
+    engine.execute(Request::new(Command::BeginPayment(begin)).with_secret(secret)).await.unwrap();
+    let meters = engine.meters();
+    until(|| meters.tables_behind.get() == 0).await;
+    assert_eq!((meters.holds_overdue.get(), meters.revoked.get()), (0, 0));
+    clock.set(start.after(Millis(10_000)));
+    until(|| meters.holds_overdue.get() == 1).await;
+    engine.execute(Request::new(Command::RevokeHold(kept.id))).await.unwrap();
+    until(|| meters.holds_overdue.get() == 0 && meters.revoked.get() == 1).await;
+}

@@ -28,6 +28,7 @@ use crate::http::{availability, blocks, bookings, events, health, holds, payment
         holds::revoke,
         payments::begin,
         payments::failed,
+        payments::refunds,
         bookings::confirm,
         bookings::read,
         bookings::cancel,

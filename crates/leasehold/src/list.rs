@@ -1,10 +1,10 @@
-//! `leasehold events` and `leasehold holds`: what a running server sells, for people at a terminal.
+//! `leasehold events`, `leasehold holds` and `leasehold refunds`: what a running server sells, for people at a terminal.
 
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use comfy_table::{Table, presets};
-use leasehold_api::{EventList, HoldList, ItemView};
+use leasehold_api::{EventList, HoldList, ItemView, RefundList};
 use leasehold_client::{Client, Request};
 use serde::de::DeserializeOwned;
 
@@ -39,6 +39,19 @@ pub(crate) struct EventsArgs {
   leasehold holds arena
   leasehold holds arena --json | jq -r .holder")]
 pub(crate) struct HoldsArgs {
+    /// The event
+    event: String,
+
+    #[command(flatten)]
+    asking: Asking,
+}
+
+/// What `leasehold refunds` can be told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  leasehold refunds arena
+  leasehold refunds arena --json | jq -r .payment_ref")]
+pub(crate) struct RefundsArgs {
     /// The event
     event: String,
 
@@ -92,6 +105,30 @@ pub(crate) async fn holds(args: HoldsArgs) -> anyhow::Result<ExitCode> {
             let left = format!("{} s", hold.expires_in_ms / 1_000);
             let holder = hold.holder.clone().unwrap_or_else(|| "-".to_owned());
             table.add_row([hold.hold_id.clone(), hold.state.clone(), holder, items, left]);
+        }
+        let Some(next) = page.next else { break };
+        path = format!("{base}&after={next}");
+    }
+    if !args.asking.json {
+        println!("{table}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn refunds(args: RefundsArgs) -> anyhow::Result<ExitCode> {
+    let mut client = Client::new(&args.asking.url);
+    let mut table = table(["payment", "hold", "holder"]);
+    let base = format!("/v1/events/{}/refunds?limit=1000", args.event);
+    let mut path = base.clone();
+    for _ in 0..PAGES_MAX {
+        let page: RefundList = get(&mut client, &path).await?;
+        for refund in page.refunds {
+            if args.asking.json {
+                println!("{}", serde_json::to_string(&refund)?);
+                continue;
+            }
+            let holder = refund.holder.unwrap_or_else(|| "-".to_owned());
+            table.add_row([refund.payment_ref, refund.hold_id, holder]);
         }
         let Some(next) = page.next else { break };
         path = format!("{base}&after={next}");

@@ -51,6 +51,8 @@ enum Command {
     Events(list::EventsArgs),
     /// List the live holds of an event
     Holds(list::HoldsArgs),
+    /// List the payments of an event that must be given back
+    Refunds(list::RefundsArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -80,6 +82,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Backup(args) => backup::backup(&args),
             Command::Events(args) => list::events(args).await,
             Command::Holds(args) => list::holds(args).await,
+            Command::Refunds(args) => list::refunds(args).await,
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut std::io::stdout());
                 Ok(ExitCode::SUCCESS)

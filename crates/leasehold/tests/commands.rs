@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use leasehold_api::{CreateEvent, CreateHold, ItemSpec, SeatSpec};
+use leasehold_api::{ConfirmHold, CreateEvent, CreateHold, HoldView, ItemSpec, RefundView, SeatSpec};
 use leasehold_client::{Client, Request};
 use leasehold_testkit::Launch;
 
@@ -65,6 +65,36 @@ async fn a_running_server_is_listed_checked_and_copied() {
 }
 
 #[tokio::test]
+async fn payments_that_must_be_given_back_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server =
+        Launch::new(Path::new(env!("CARGO_BIN_EXE_leasehold")), &folder.path().join("shop.db")).start();
+    let url = format!("http://{}", server.address());
+    let mut client = Client::new(&url);
+    let seats = vec![SeatSpec::Id("A-1".to_owned())];
+    let event = CreateEvent { id: "gala".to_owned(), seats, ..CreateEvent::default() };
+    assert_eq!(client.send(Request::post("/v1/events", &event)).await.unwrap().status, 201);
+    let holder = Some("ada".to_owned());
+    let hold = CreateHold { items: vec![ItemSpec::seat("A-1")], holder, ..CreateHold::default() };
+    let hold: HoldView =
+        client.send(Request::post("/v1/events/gala/holds", &hold)).await.unwrap().json().unwrap();
+    assert!(stdout(&leasehold(&["refunds", "gala", "--json", "--url", &url])).is_empty());
+    for (payment, status) in [("pay-1", 201), ("pay-2", 409), ("pay-3", 409)] {
+        let confirm = ConfirmHold { payment_ref: Some(payment.to_owned()), ..ConfirmHold::default() };
+        let confirm = Request::post(format!("/v1/holds/{}/confirm", hold.hold_id), &confirm);
+        let answer = client.send(confirm.secret(hold.secret.clone().unwrap())).await.unwrap();
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    let table = stdout(&leasehold(&["refunds", "gala", "--url", &url]));
+    assert!(table.contains("ada") && table.contains("pay-2") && !table.contains("pay-1"), "{table}");
+    let listed = stdout(&leasehold(&["refunds", "gala", "--json", "--url", &url]));
+    let listed = listed.lines().map(|line| serde_json::from_str::<RefundView>(line).unwrap());
+    let mut due: Vec<_> = listed.map(|refund| (refund.payment_ref, refund.hold_id)).collect();
+    due.sort();
+    assert_eq!(due, ["pay-2", "pay-3"].map(|payment| (payment.to_owned(), hold.hold_id.clone())));
+}
+
+#[tokio::test]
 async fn a_second_server_on_the_same_file_says_why_not() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("shop.db");
@@ -114,7 +144,7 @@ fn rush_sells_exactly_what_there_is_and_says_so() {
 
 #[test]
 fn help_has_examples_and_completions_are_printed() {
-    for command in ["serve", "demo", "check", "backup", "events", "holds"] {
+    for command in ["serve", "demo", "check", "backup", "events", "holds", "refunds"] {
         let help = leasehold(&[command, "--help"]);
         assert!(help.status.success() && stdout(&help).contains("Examples:"), "{command}");
     }

@@ -31,7 +31,8 @@ use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    BookingId, Changes, Command, Hold, HoldId, ItemRequest, Name, Refusal, State, Timestamp,
+    BookingId, Changes, Command, Hold, HoldId, ItemRequest, Name, PaymentState, Reference, Refusal, State,
+    Timestamp,
 };
 use tokio::sync::oneshot;
 
@@ -44,13 +45,13 @@ use self::hall::Hall;
 use self::keys::{ANSWERS_AGE_MAX, ANSWERS_MAX, Begin};
 use self::load::Tables;
 use self::messenger::Messenger;
-use self::queue::{Queue, Rejected, Weight};
+use self::queue::{Rejected, Weight};
 use self::shared::{Job, Reading, Shared};
 use self::store::Store;
 use self::writer::Writer;
 use crate::{
     Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, Meters,
-    Outcome, Page, Request, Since, Subscription, Venue,
+    Outcome, Page, RefundsDue, Request, Since, Subscription, Venue,
 };
 
 /// Holds that one read looks at, while commands wait.
@@ -125,7 +126,7 @@ impl EmbeddedEngine {
         loaded.state.forget_ended(clock.now(), usize::MAX, &mut forgotten);
         loaded.behind.append(&mut forgotten.forgotten);
         let reader = Store::reader(&options.path).map_err(at)?;
-        let shared = Arc::new(Shared::new(Queue::new(options.queue_length_max), clock, key, reader));
+        let shared = Arc::new(Shared::new(options.queue_length_max, clock, key, reader));
         load_keys(&store, &shared).map_err(at)?;
 
         let mut halls: Vec<Arc<Hall>> = Vec::new();
@@ -364,6 +365,25 @@ impl Engine for EmbeddedEngine {
         let live =
             move |_: &State, hold: &Hold| (hold.event == number && hold.keeps_items()).then(|| hold.clone());
         self.look_through_holds(after, limit, live).await
+    }
+
+    async fn refunds(
+        &self,
+        venue: &Venue,
+        after: u64,
+        limit: usize,
+    ) -> Result<Page<(u64, RefundsDue)>, EngineError> {
+        let number = venue.number;
+        let refunds = move |state: &State, hold: &Hold| {
+            if hold.event != number || hold.keeps_items() {
+                return None;
+            }
+            let due = state.payments_of(hold).filter(|payment| payment.state == PaymentState::RefundDue);
+            let payments: Vec<Reference> = due.map(|payment| payment.reference.clone()).collect();
+            let due = RefundsDue { hold: hold.id, holder: hold.holder.clone(), payments };
+            (!due.payments.is_empty()).then_some(due)
+        };
+        self.look_through_holds(after, limit, refunds).await
     }
 
     async fn booking(&self, booking: BookingId) -> Result<Done, EngineError> {

@@ -1,7 +1,10 @@
 //! The bounded queue in front of the writer: callers push, the writer takes all there is.
 
+use std::sync::atomic::AtomicI64;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use prometheus_client::metrics::gauge::Gauge;
 
 /// A queue with two marks: at the lower one what can wait is shed, at the upper one everything.
 #[derive(Debug)]
@@ -9,6 +12,8 @@ pub(crate) struct Queue<T> {
     inside: Mutex<Inside<T>>,
     filled: Condvar,
     length_max: usize,
+    /// How many items wait, for the operator.
+    depth: Gauge<i64, AtomicI64>,
 }
 
 #[derive(Debug)]
@@ -36,9 +41,9 @@ pub(crate) enum Weight {
 }
 
 impl<T> Queue<T> {
-    pub(crate) fn new(length_max: usize) -> Self {
+    pub(crate) fn new(length_max: usize, depth: Gauge<i64, AtomicI64>) -> Self {
         let inside = Inside { items: Vec::new(), closed: false, writer_waits: false };
-        Self { inside: Mutex::new(inside), filled: Condvar::new(), length_max }
+        Self { inside: Mutex::new(inside), filled: Condvar::new(), length_max, depth }
     }
 
     pub(crate) fn push(&self, item: T, weight: Weight) -> Result<(), (Rejected, T)> {
@@ -54,6 +59,7 @@ impl<T> Queue<T> {
             return Err((Rejected::Full, item));
         }
         inside.items.push(item);
+        self.depth.set(inside.items.len() as i64);
         let wake = std::mem::take(&mut inside.writer_waits);
         drop(inside);
         if wake {
@@ -79,6 +85,7 @@ impl<T> Queue<T> {
         }
         inside.writer_waits = false;
         std::mem::swap(&mut inside.items, out);
+        self.depth.set(inside.items.len() as i64);
         !(inside.closed && out.is_empty())
     }
 
@@ -92,6 +99,7 @@ impl<T> Queue<T> {
         let mut inside = self.lock();
         inside.closed = true;
         let items = std::mem::take(&mut inside.items);
+        self.depth.set(0);
         drop(inside);
         drop(items);
     }
@@ -113,18 +121,21 @@ mod tests {
 
     #[test]
     fn newcomers_are_shed_before_those_in_the_middle_of_a_sale() {
-        let queue = Queue::new(4);
+        let depth = Gauge::default();
+        let queue = Queue::new(4, depth.clone());
         for item in 0..3 {
             assert!(queue.push(item, Weight::New).is_ok());
         }
         assert_eq!(queue.push(3, Weight::New), Err((Rejected::Full, 3)));
         assert!(queue.push(3, Weight::Begun).is_ok());
         assert_eq!(queue.push(4, Weight::Begun), Err((Rejected::Full, 4)));
+        assert_eq!(depth.get(), 4, "those that wait are counted");
         queue.close();
         assert_eq!(queue.push(5, Weight::Begun), Err((Rejected::Closed, 5)));
         let mut out = Vec::new();
         assert!(queue.take(&mut out, None));
         assert_eq!(out, [0, 1, 2, 3]);
+        assert_eq!(depth.get(), 0);
         out.clear();
         assert!(!queue.take(&mut out, None));
     }

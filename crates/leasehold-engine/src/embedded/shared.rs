@@ -52,13 +52,14 @@ struct Halls {
 }
 
 impl Shared {
-    pub(crate) fn new(queue: Queue<Job>, clock: Clock, key: SecretKey, reader: Connection) -> Self {
+    pub(crate) fn new(queue_length_max: usize, clock: Clock, key: SecretKey, reader: Connection) -> Self {
+        let meters = Meters::default();
         Self {
-            queue,
+            queue: Queue::new(queue_length_max, meters.queue_depth.clone()),
             clock,
             key,
             keys: Keys::default(),
-            meters: Meters::default(),
+            meters,
             closed: AtomicBool::new(false),
             changes_kept: Arc::default(),
             reader: Mutex::new(reader),

@@ -56,6 +56,8 @@ pub(crate) struct Writer {
     queued: Vec<Job>,
     since_checkpoint: usize,
     trimmable: bool,
+    /// When the slower of the gauges were set.
+    measured: Option<Instant>,
 }
 
 /// What one commit is made of. The buffers are reused.
@@ -122,6 +124,7 @@ impl Writer {
             queued: Vec::new(),
             since_checkpoint: 0,
             trimmable: true,
+            measured: None,
         }
     }
 
@@ -143,6 +146,7 @@ impl Writer {
                 std::thread::sleep(Duration::from_millis(3));
             }
             self.commit(now, commands)?;
+            self.measure(now);
             self.publish();
             self.answer(now);
             if planted(Bug::IdempotencyOutsideCommit) {
@@ -163,7 +167,6 @@ impl Writer {
         let mut queued = std::mem::take(&mut self.queued);
         let full = self.put_off.len() >= PUT_OFF_MAX;
         let open = full || self.shared.queue.take(&mut queued, Some(self.next_wake()));
-        self.shared.meters.queue_depth.set(queued.len() as i64);
         jobs.append(&mut self.put_off);
         jobs.append(&mut queued);
         self.queued = queued;
@@ -355,6 +358,15 @@ impl Writer {
         Ok(())
     }
 
+    fn measure(&mut self, now: Timestamp) {
+        self.shared.meters.tables_behind.set((self.state.seq() - self.floor) as i64);
+        // Counting takes longer the more there are, and nobody looks at it so often.
+        if self.measured.is_none_or(|at| at.elapsed() >= TICK) {
+            self.measured = Some(Instant::now());
+            self.shared.meters.holds_overdue.set(self.state.overdue(now) as i64);
+        }
+    }
+
     fn trims(&self) -> bool {
         self.trimmable && self.trim_end() > 0
     }
@@ -470,6 +482,7 @@ fn count(meters: &crate::Meters, kind: Kind) {
         Kind::HoldCreated => &meters.granted,
         Kind::HoldExpired => &meters.expired,
         Kind::HoldReleased => &meters.released,
+        Kind::HoldRevoked => &meters.revoked,
         Kind::BookingCreated => &meters.sold,
         Kind::BookingCancelled => &meters.cancelled,
         Kind::RefundDue => &meters.confirm_conflicts,

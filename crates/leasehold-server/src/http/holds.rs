@@ -52,9 +52,7 @@ pub(crate) async fn list(
     Path(event): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let query = Query::parse(query.as_deref(), &["after", "limit"])?;
-    let limit = query.number("limit", 1, PAGE_MAX as u64)?.map_or(100, |limit| limit as usize);
-    let after = query.number("after", 0, u64::MAX)?.unwrap_or(0);
+    let (after, limit) = page_asked_for(query.as_deref())?;
     let venue = venue(&app, &event).await?;
     let page = app.engine.holds(&venue, after, limit).await?;
     let now = app.engine.now();
@@ -129,6 +127,13 @@ pub(crate) async fn revoke(
     let done = write.execute(&app, Command::RevokeHold(hold), None).await?;
     tracing::info!(%hold, reason = reason.as_ref().map(leasehold_core::Text::as_str), "revoked a hold");
     Ok(answer(&app, &done, StatusCode::OK))
+}
+
+/// Where a page begins, and how many holds are on it.
+pub(crate) fn page_asked_for(query: Option<&str>) -> Result<(u64, usize), ApiError> {
+    let query = Query::parse(query, &["after", "limit"])?;
+    let limit = query.number("limit", 1, PAGE_MAX as u64)?.map_or(100, |limit| limit as usize);
+    Ok((query.number("after", 0, u64::MAX)?.unwrap_or(0), limit))
 }
 
 /// What this very request was answered before. The hold itself may be forgotten by now.

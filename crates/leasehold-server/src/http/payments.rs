@@ -1,12 +1,13 @@
-//! `/v1/holds/{hold}/payment`: the time of a hold stands still while its buyer pays.
+//! `/v1/holds/{hold}/payment`: the time of a hold stands still while its buyer pays. And payments to give back.
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::{Request, StatusCode};
-use leasehold_api::{BeginPayment, HoldView, PaymentFailed, Problem};
+use leasehold_api::{BeginPayment, HoldView, PaymentFailed, Problem, RefundList};
 
-use super::{Write, answer, hold_id};
+use super::holds::page_asked_for;
+use super::{Write, answer, hold_id, json, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse};
 use crate::problem::ApiError;
@@ -41,4 +42,22 @@ pub(crate) async fn failed(
     let body: PaymentFailed = parse(&write.body)?;
     let done = write.execute(&app, wire::payment_failed(hold_id(&hold)?, &body)?, None).await?;
     Ok(answer(&app, &done, StatusCode::OK))
+}
+
+/// Lists an event's payments that must be given back, for operators.
+#[utoipa::path(get, path = "/v1/events/{event}/refunds", tag = "operating", params(("event" = String, Path),
+    ("after" = Option<u64>, Query, description = "`next` of the page before"),
+    ("limit" = Option<usize>, Query, description = "holds that have such payments, 1 to 1000")),
+    responses((status = 200, body = RefundList)))]
+pub(crate) async fn refunds(
+    State(app): State<App>,
+    Path(event): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let (after, limit) = page_asked_for(query.as_deref())?;
+    let venue = venue(&app, &event).await?;
+    let page = app.engine.refunds(&venue, after, limit).await?;
+    let next = page.items.last().filter(|_| page.more).map(|(place, _)| place.to_string());
+    let refunds = page.items.iter().flat_map(|(_, due)| wire::refund_views(due)).collect();
+    Ok(json(StatusCode::OK, &RefundList { refunds, next }))
 }

@@ -5,7 +5,7 @@ use leasehold_core::{
     AtPaymentDeadline, Block, Booking, BookingState, EventState, Hold, HoldState, Item, Policy, PoolCounts,
     Reference, SeatStatus, Text, Timestamp,
 };
-use leasehold_engine::{EventSummary, Venue};
+use leasehold_engine::{EventSummary, RefundsDue, Venue};
 
 /// RFC 3339 in UTC, with milliseconds. Every answer has several, so they are written by hand.
 pub(crate) fn time(at: Timestamp) -> String {
@@ -128,6 +128,14 @@ pub(crate) fn hold_state(state: HoldState) -> &'static str {
         HoldState::Expired => "expired",
         HoldState::Revoked => "revoked",
     }
+}
+
+pub(crate) fn refund_views(due: &RefundsDue) -> impl Iterator<Item = api::RefundView> {
+    due.payments.iter().map(|payment| api::RefundView {
+        payment_ref: payment.as_str().to_owned(),
+        hold_id: due.hold.to_string(),
+        holder: owned(due.holder.as_ref()),
+    })
 }
 
 pub(crate) fn booking_view(venue: &Venue, booking: &Booking) -> api::BookingView {
