@@ -230,3 +230,23 @@ fn a_late_payment_is_not_given_back_while_what_it_paid_for_may_come_back() {
     assert_eq!(stage.state.payments().count(), 0);
     assert!(matches!(stage.confirm(late, "pay-1"), Ok(Reply::Booking(_))));
 }
+
+#[test]
+fn an_extension_that_changes_nothing_does_not_count() {
+    let policy = Policy { hold_ttl: Millis(60_000), extends_max: 1, ..Policy::default() };
+    let mut stage = Stage::new(policy);
+    let hold = stage.hold(SEAT);
+    let extend = |span, add: &[ItemRequest]| {
+        let (extend, add) = (Some(Millis(span)), add.to_vec());
+        Command::AmendHold(AmendHold { hold, extend, add, remove: Vec::new(), version: None })
+    };
+    let Reply::Hold(same) = stage.apply(extend(1_000, &[])) else { panic!("a hold was changed") };
+    assert_eq!((same.version, same.extends, stage.changes.entries.len()), (1, 0, 0));
+    let Reply::Hold(more) = stage.apply(extend(1_000, &[ItemRequest::Seat(SeatNo(1))])) else {
+        panic!("a hold was changed")
+    };
+    assert_eq!((more.version, more.extends, more.expires_at), (2, 0, same.expires_at));
+    let Reply::Hold(longer) = stage.apply(extend(120_000, &[])) else { panic!("a hold was changed") };
+    assert_eq!((longer.extends, longer.expires_at), (1, stage.now.after(Millis(120_000))));
+    assert_eq!(stage.try_apply(extend(180_000, &[])).unwrap_err(), Refusal::ExtendCap);
+}

@@ -80,12 +80,16 @@ impl State {
         }
         let extends_max = event.policy.extends_max;
         let expires_at = match amend.extend {
-            Some(span) => Some(extended(&hold, span, extends_max, now)?),
-            None => None,
+            Some(span) => extended(&hold, span, extends_max, now)?,
+            None => hold.expires_at,
         };
-        let amends = !amend.add.is_empty() || !amend.remove.is_empty();
-        if !amends && expires_at.is_none() {
+        let (amends, extends) =
+            (!amend.add.is_empty() || !amend.remove.is_empty(), expires_at != hold.expires_at);
+        if !amends && amend.extend.is_none() {
             return Err(Refusal::Invalid("there is nothing to change"));
+        }
+        if !amends && !extends {
+            return Ok(Reply::Hold(hold));
         }
         if amend.add.iter().any(|added| amend.remove.iter().any(|removed| same_thing(added, removed))) {
             return Err(Refusal::Invalid("an item is both added and removed"));
@@ -117,10 +121,8 @@ impl State {
         let hold = self.hold_mut(slot);
         hold.items = items.into_boxed_slice();
         hold.version += 1;
-        if let Some(expires_at) = expires_at {
-            hold.expires_at = expires_at;
-            hold.extends += 1;
-        }
+        hold.expires_at = expires_at;
+        hold.extends += u32::from(extends);
         let event = hold.event;
         self.schedule(slot);
         self.log(changes, from, event, now, if amends { Kind::HoldAmended } else { Kind::HoldExtended });
