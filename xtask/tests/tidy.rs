@@ -199,6 +199,22 @@ fn every_problem_code_is_documented() {
 }
 
 #[test]
+fn every_problem_code_is_one_that_the_server_gives() {
+    let source = read(&root().join("crates/leasehold-api/src/problem.rs"));
+    let (_, all) = source.split_once("pub const ALL").expect("problem.rs lists its codes");
+    let all = all.split("];").next().unwrap_or_default();
+    let codes: Vec<&str> = all.lines().filter_map(|line| line.trim().strip_suffix(',')).collect();
+    assert!(codes.len() > 20, "problem.rs has changed its shape: {} codes", codes.len());
+    let server: Vec<File> =
+        files().into_iter().filter(|file| file.shown.starts_with("crates/leasehold-server/src/")).collect();
+    let given = |code: &str| {
+        let ends = |rest: &str| !rest.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+        server.iter().any(|file| file.text.split(code).skip(1).any(ends))
+    };
+    none(codes.iter().filter(|code| !given(code)).map(|code| format!("{code} is never given")).collect());
+}
+
+#[test]
 fn the_walls_are_seen_when_they_are_broken() {
     let manifest = "[dependencies]\nserde.workspace = true\n# tokio = 1\n[dependencies.rusqlite]\nversion = 1\n\
                     [dev-dependencies]\nproptest = 1\n[target.'cfg(unix)'.dependencies]\nlibc = { version = 1 }\n";

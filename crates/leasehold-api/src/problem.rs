@@ -56,8 +56,6 @@ pub enum Code {
     TooLarge,
     /// The body is not plain JSON in UTF-8.
     UnsupportedMediaType,
-    /// The request's head is too large.
-    HeadTooLarge,
     /// Too many requests from this address or for this event.
     QuotaExceeded,
     /// The server sheds load.
@@ -68,7 +66,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, for documentation and tests.
-    pub const ALL: [Code; 28] = [
+    pub const ALL: [Code; 27] = [
         Code::SeatTaken,
         Code::SoldOut,
         Code::EventClosed,
@@ -93,7 +91,6 @@ impl Code {
         Code::Timeout,
         Code::TooLarge,
         Code::UnsupportedMediaType,
-        Code::HeadTooLarge,
         Code::QuotaExceeded,
         Code::Overloaded,
         Code::OutcomeUnknown,
@@ -126,7 +123,6 @@ impl Code {
             Code::Timeout => "timeout",
             Code::TooLarge => "too-large",
             Code::UnsupportedMediaType => "unsupported-media-type",
-            Code::HeadTooLarge => "head-too-large",
             Code::QuotaExceeded => "quota-exceeded",
             Code::Overloaded => "overloaded",
             Code::OutcomeUnknown => "outcome-unknown",
@@ -157,7 +153,6 @@ impl Code {
             Code::UnsupportedMediaType => 415,
             Code::Invalid | Code::LimitPerHolder | Code::IdempotencyMismatch => 422,
             Code::QuotaExceeded => 429,
-            Code::HeadTooLarge => 431,
             Code::Overloaded | Code::OutcomeUnknown => 503,
         }
     }
@@ -189,7 +184,6 @@ impl Code {
             Code::Timeout => "urn:leasehold:problem:timeout",
             Code::TooLarge => "urn:leasehold:problem:too-large",
             Code::UnsupportedMediaType => "urn:leasehold:problem:unsupported-media-type",
-            Code::HeadTooLarge => "urn:leasehold:problem:head-too-large",
             Code::QuotaExceeded => "urn:leasehold:problem:quota-exceeded",
             Code::Overloaded => "urn:leasehold:problem:overloaded",
             Code::OutcomeUnknown => "urn:leasehold:problem:outcome-unknown",
@@ -223,7 +217,6 @@ impl Code {
             Code::Timeout => "the request took too long to arrive",
             Code::TooLarge => "the request is too large",
             Code::UnsupportedMediaType => "the body must be application/json in UTF-8",
-            Code::HeadTooLarge => "the request's headers are too large",
             Code::QuotaExceeded => "too many requests",
             Code::Overloaded => "the server is overloaded",
             Code::OutcomeUnknown => "the outcome is unknown",
