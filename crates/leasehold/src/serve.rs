@@ -55,7 +55,9 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl Running {
-    /// Opens the data file, binds the address, serves until `stop` is cancelled.
+    /// Opens the data file, then binds the address, and serves until `stop` is cancelled.
+    ///
+    /// Nobody can connect before the file is loaded: a connection that is not answered tells a probe less than none.
     pub(crate) async fn start(
         listen: SocketAddr,
         data: &Path,
@@ -63,14 +65,14 @@ impl Running {
         stop: CancellationToken,
     ) -> anyhow::Result<Self> {
         raise_descriptor_limit();
-        let listener =
-            TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
-        let address = listener.local_addr()?;
         let options = EmbeddedOptions::new(data).on_fatal(|message| {
             eprintln!("leasehold: {message} The disk or file system refused a write or an fsync; find out why, then restart.");
             std::process::exit(COMMIT_FAILED);
         });
         let engine: Arc<dyn Engine> = Arc::new(EmbeddedEngine::open(options)?);
+        let listener =
+            TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+        let address = listener.local_addr()?;
         let server = leasehold_server::serve(listener, Arc::clone(&engine), config, stop.clone());
         let server = tokio::spawn(server);
         Ok(Self { address, engine, stop, server })

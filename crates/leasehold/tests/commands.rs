@@ -104,6 +104,20 @@ async fn a_second_server_on_the_same_file_says_why_not() {
     assert!(stderr(&second).contains("in use by another process"), "{second:?}");
 }
 
+#[tokio::test]
+async fn the_port_is_opened_only_when_the_file_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("shop.db");
+    let first = Launch::new(Path::new(env!("CARGO_BIN_EXE_leasehold")), &data).start();
+    // Both the file and the port are taken: the file is asked for first.
+    let second = leasehold(&["serve", "--listen", first.address(), "--data", data.to_str().unwrap()]);
+    assert!(stderr(&second).contains("in use by another process"), "{second:?}");
+    let other = folder.path().join("other.db");
+    let third = leasehold(&["serve", "--listen", first.address(), "--data", other.to_str().unwrap()]);
+    assert_eq!(third.status.code(), Some(1));
+    assert!(stderr(&third).contains("cannot listen on"), "{third:?}");
+}
+
 #[test]
 fn a_file_that_was_tampered_with_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
