@@ -1,8 +1,10 @@
 //! A venue: seats in rows in sections, in a fixed order, found by name. It never changes.
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::ops::Range;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::limits::{ROWS_PER_EVENT_MAX, SEATS_PER_EVENT_MAX, SECTIONS_PER_EVENT_MAX};
 use crate::{BadName, Name, SeatNo, SectionNo};
@@ -131,6 +133,15 @@ impl Layout {
         &self.rows
     }
 
+    /// Whether a section has two rows of one name: seats of one row that did not follow each other.
+    pub fn has_row_twice(&self) -> bool {
+        self.sections.iter().any(|section| {
+            let rows = &self.rows[section.rows.start as usize..section.rows.end as usize];
+            let names: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+            names.len() < rows.len()
+        })
+    }
+
     fn push(&mut self, name: &str, section: &str, row: &str) -> Result<(), LayoutError> {
         Name::parse(name)?;
         let hash = self.hasher.hash_one(name);
@@ -209,6 +220,16 @@ mod tests {
         assert_eq!(layout.sections().len(), 2);
         assert_eq!(layout.rows().len(), 3);
         assert_eq!(layout.rows()[1].seats, 3..6);
+    }
+
+    #[test]
+    fn a_row_twice_is_seen() {
+        let rows =
+            |seats: [(&'static str, &'static str, &'static str); 3]| Layout::from_seats(seats).unwrap();
+        assert!(rows([("A-1", "A", "1"), ("A-2", "A", "2"), ("A-3", "A", "1")]).has_row_twice());
+        assert!(rows([("A-1", "A", ""), ("A-2", "A", "2"), ("A-3", "A", "")]).has_row_twice());
+        assert!(!rows([("A-1", "A", "1"), ("A-2", "A", "1"), ("A-3", "A", "2")]).has_row_twice());
+        assert!(!rows([("A-1", "A", "1"), ("B-2", "B", "1"), ("C-3", "C", "1")]).has_row_twice());
     }
 
     #[test]

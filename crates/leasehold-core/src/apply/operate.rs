@@ -30,6 +30,10 @@ impl State {
         if create.pools.iter().any(|(_, capacity)| *capacity > POOL_CAPACITY_MAX) {
             return Err(Refusal::Invalid("a capacity is too large"));
         }
+        // A layout that is loaded may have it: files of earlier versions do.
+        if create.layout.has_row_twice() {
+            return Err(Refusal::Invalid("a row is there twice: its seats must follow each other"));
+        }
         if create.layout.seat_count() == 0 && create.pools.is_empty() {
             return Err(Refusal::Invalid("there must be seats or pools"));
         }

@@ -122,6 +122,10 @@ async fn no_items_too_many_items_and_one_item_twice_are_invalid() {
     }
     for (what, body) in [
         ("one seat twice", r#"{"id":"new","seats":["B-1","B-1"]}"#),
+        (
+            "one row twice",
+            r#"{"id":"new","seats":[{"id":"B-1","row":"1"},{"id":"B-2","row":"2"},{"id":"B-3","row":"1"}]}"#,
+        ),
         ("one pool twice", r#"{"id":"new","pools":[{"id":"p","capacity":1},{"id":"p","capacity":2}]}"#),
         (
             "seats and a layout",
