@@ -62,8 +62,9 @@ where
     deserializer.deserialize_map(Fields(std::marker::PhantomData))
 }
 
-/// An object, as an element of a list or the value of an option.
-struct Object<T>(T);
+/// An object and nothing else: a body, an element of a list, the value of an option.
+#[derive(Debug)]
+pub struct Object<T>(pub T);
 
 impl<'de, T: serde::Deserialize<'de>> serde::Deserialize<'de> for Object<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use leasehold_api::Code;
+use leasehold_api::{Code, Object};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
@@ -53,16 +53,13 @@ pub(crate) async fn read(
     Ok(bytes)
 }
 
-/// Reads a JSON value; an empty body is not one.
+/// Reads a JSON object; an empty body is not one.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    // A derived reader takes a list for an object, field by field; nobody means that.
-    if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(ApiError::invalid("the body must be an object"));
-    }
-    serde_json::from_slice(bytes).map_err(|error| refusal(&error))
+    let Object(value) = serde_json::from_slice(bytes).map_err(|error| refusal(&error))?;
+    Ok(value)
 }
 
-/// Reads a JSON value whose fields are all optional; an empty body stands for an empty object.
+/// Reads a JSON object whose fields are all optional; an empty body stands for an empty object.
 pub(crate) fn parse_optional<T: DeserializeOwned + Default>(bytes: &[u8]) -> Result<T, ApiError> {
     if bytes.is_empty() { Ok(T::default()) } else { parse(bytes) }
 }
