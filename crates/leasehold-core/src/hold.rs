@@ -180,6 +180,20 @@ pub enum PaymentState {
     Void,
 }
 
+impl HoldState {
+    /// The state's name, for programs and people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HoldState::Held => "held",
+            HoldState::Confirming => "confirming",
+            HoldState::Confirmed => "confirmed",
+            HoldState::Released => "released",
+            HoldState::Expired => "expired",
+            HoldState::Revoked => "revoked",
+        }
+    }
+}
+
 impl Hold {
     /// Whether it still keeps its items at `now`. The end is exclusive.
     pub fn is_live(&self, now: Timestamp) -> bool {

@@ -114,7 +114,7 @@ impl ApiError {
                     Some("the hold is not known any more, and nothing was sold".to_owned());
             }
             Refusal::HoldOver(state) | Refusal::HoldIs(state) => {
-                error.problem.detail = Some(format!("the hold is {}", crate::wire::hold_state(state)));
+                error.problem.detail = Some(format!("the hold is {}", state.as_str()));
             }
             Refusal::HolderLimit { has, limit } => {
                 error.problem.detail = Some(format!("the holder has {has} of at most {limit}"));

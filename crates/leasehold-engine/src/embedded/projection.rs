@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    BlockSlot, BookingSlot, BookingState, EventNo, EventState, HoldSlot, HoldState, PaymentState, Reference,
-    SeatNo, SeatStatus, State, Touched,
+    BlockSlot, BookingSlot, BookingState, EventNo, EventState, HoldSlot, PaymentState, Reference, SeatNo,
+    SeatStatus, State, Touched,
 };
 use rusqlite::Connection;
 
@@ -283,8 +283,7 @@ fn write_hold(
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let holder = hold.holder.as_ref().map(Reference::as_str);
     let expires_at = hold.expires_at.as_millis();
-    let row =
-        (slot.0, hold.id.to_string(), hold.event.0, hold_state(hold.state), holder, expires_at, &*image);
+    let row = (slot.0, hold.id.to_string(), hold.event.0, hold.state.as_str(), holder, expires_at, &*image);
     connection.prepare_cached(sql)?.execute(row).map(drop)
 }
 
@@ -356,17 +355,6 @@ pub(crate) fn seat_state(status: SeatStatus) -> &'static str {
         SeatStatus::Held => "held",
         SeatStatus::Sold => "sold",
         SeatStatus::Blocked => "blocked",
-    }
-}
-
-fn hold_state(state: HoldState) -> &'static str {
-    match state {
-        HoldState::Held => "held",
-        HoldState::Confirming => "confirming",
-        HoldState::Confirmed => "confirmed",
-        HoldState::Released => "released",
-        HoldState::Expired => "expired",
-        HoldState::Revoked => "revoked",
     }
 }
 

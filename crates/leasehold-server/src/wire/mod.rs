@@ -8,6 +8,5 @@ pub(crate) use from::{
     payment_failed, reason, wanted_items,
 };
 pub(crate) use to::{
-    block_view, booking_view, event_view, hold_state, hold_view, letter, pool_count, refund_views,
-    seat_counts, time,
+    block_view, booking_view, event_view, hold_view, letter, pool_count, refund_views, seat_counts, time,
 };

@@ -103,7 +103,7 @@ pub(crate) fn hold_view(venue: &Venue, hold: &Hold, at: Timestamp) -> api::HoldV
         hold_id: hold.id.to_string(),
         secret: None,
         event: venue.id.to_string(),
-        state: hold_state(hold.state).to_owned(),
+        state: hold.state.as_str().to_owned(),
         items: items(venue, &hold.items),
         holder: owned(hold.holder.as_ref()),
         version: hold.version,
@@ -116,17 +116,6 @@ pub(crate) fn hold_view(venue: &Venue, hold: &Hold, at: Timestamp) -> api::HoldV
             deadline: time(payment.deadline),
         }),
         booking_id: hold.booking.map(|booking| booking.to_string()),
-    }
-}
-
-pub(crate) fn hold_state(state: HoldState) -> &'static str {
-    match state {
-        HoldState::Held => "held",
-        HoldState::Confirming => "confirming",
-        HoldState::Confirmed => "confirmed",
-        HoldState::Released => "released",
-        HoldState::Expired => "expired",
-        HoldState::Revoked => "revoked",
     }
 }
 
