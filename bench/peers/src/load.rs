@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 /// One connection.
 pub(crate) struct Connection {
@@ -25,6 +26,53 @@ pub(crate) struct Loaded {
 impl Loaded {
     pub(crate) fn per_second(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Clients that do the same again and again until the time is over.
+#[derive(Default)]
+pub(crate) struct Clients {
+    turns: Turns,
+    tasks: Vec<JoinHandle<anyhow::Result<()>>>,
+}
+
+/// What every client looks at before a turn, and counts after it.
+#[derive(Clone, Default)]
+pub(crate) struct Turns {
+    over: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+}
+
+impl Clients {
+    /// Starts one more.
+    pub(crate) fn add<F: Future<Output = anyhow::Result<()>> + Send + 'static>(
+        &mut self,
+        client: impl FnOnce(Turns) -> F,
+    ) {
+        self.tasks.push(tokio::spawn(client(self.turns.clone())));
+    }
+
+    /// Lets them go on for `duration`, and waits for all of them.
+    pub(crate) async fn run_for(self, duration: Duration) -> anyhow::Result<Loaded> {
+        let (begun, before) = (Instant::now(), self.turns.count.load(Ordering::Relaxed));
+        tokio::time::sleep(duration).await;
+        let requests = self.turns.count.load(Ordering::Relaxed) - before;
+        let loaded = Loaded { requests, elapsed: begun.elapsed() };
+        self.turns.over.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            task.await.context("a client ended badly")??;
+        }
+        Ok(loaded)
+    }
+}
+
+impl Turns {
+    pub(crate) fn go_on(&self) -> bool {
+        !self.over.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn done(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -65,15 +113,14 @@ pub(crate) async fn run(
     expected: u16,
     request: impl Fn(usize, u64) -> Vec<u8> + Send + Sync + 'static,
 ) -> anyhow::Result<Loaded> {
-    let (stop, count, request) =
-        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(request));
-    let mut tasks = Vec::with_capacity(connections);
+    let request = Arc::new(request);
+    let mut clients = Clients::default();
     for number in 0..connections {
         let mut connection = Connection::open(address).await?;
-        let (stop, count, request) = (Arc::clone(&stop), Arc::clone(&count), Arc::clone(&request));
-        tasks.push(tokio::spawn(async move {
+        let request = Arc::clone(&request);
+        clients.add(|turns| async move {
             let mut turn = 0;
-            while !stop.load(Ordering::Relaxed) {
+            while turns.go_on() {
                 let (status, body) = connection.send(&request(number, turn)).await?;
                 ensure!(
                     status == expected,
@@ -81,19 +128,12 @@ pub(crate) async fn run(
                     String::from_utf8_lossy(body)
                 );
                 turn += 1;
-                count.fetch_add(1, Ordering::Relaxed);
+                turns.done();
             }
             Ok(())
-        }));
+        });
     }
-    let begun = Instant::now();
-    tokio::time::sleep(duration).await;
-    let loaded = Loaded { requests: count.load(Ordering::Relaxed), elapsed: begun.elapsed() };
-    stop.store(true, Ordering::Relaxed);
-    for task in tasks {
-        task.await.context("a connection ended badly")??;
-    }
-    Ok(loaded)
+    clients.run_for(duration).await
 }
 
 /// A POST with a JSON body.

@@ -2,14 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use tokio_postgres::NoTls;
 
-use crate::load::Loaded;
+use crate::load::{Clients, Loaded};
 
 /// A PostgreSQL server on a free port of this machine, stopped when dropped.
 pub(crate) struct Postgres {
@@ -49,34 +47,25 @@ impl Postgres {
                  INSERT INTO seat VALUES ('A-1', 'first', clock_timestamp() + interval '1 hour')",
             )
             .await?;
-        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let mut tasks = Vec::new();
+        let mut buyers = Clients::default();
         for _ in 0..clients {
             let (mut client, connection) = tokio_postgres::connect(&settings, NoTls).await?;
             tokio::spawn(connection);
             let look = client
                 .prepare("SELECT live_until > clock_timestamp() FROM seat WHERE id = 'A-1' FOR UPDATE")
                 .await?;
-            let (stop, count) = (Arc::clone(&stop), Arc::clone(&count));
-            tasks.push(tokio::spawn(async move {
-                while !stop.load(Ordering::Relaxed) {
+            buyers.add(|turns| async move {
+                while turns.go_on() {
                     let transaction = client.transaction().await?;
                     let taken: bool = transaction.query_one(&look, &[]).await?.get(0);
                     transaction.commit().await?;
                     ensure!(taken, "the seat is taken throughout");
-                    count.fetch_add(1, Ordering::Relaxed);
+                    turns.done();
                 }
                 Ok(())
-            }));
+            });
         }
-        let begun = Instant::now();
-        tokio::time::sleep(duration).await;
-        let loaded = Loaded { requests: count.load(Ordering::Relaxed), elapsed: begun.elapsed() };
-        stop.store(true, Ordering::Relaxed);
-        for task in tasks {
-            task.await??;
-        }
-        Ok(loaded)
+        buyers.run_for(duration).await
     }
 
     fn data(&self) -> String {
