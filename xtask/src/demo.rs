@@ -6,22 +6,20 @@ use anyhow::{Context, Result, ensure};
 
 use crate::http::{self, Answer};
 use crate::server::Server;
-use crate::step::{release_build, run};
+use crate::step::{output_of, release_build};
 
 /// Starts the demo as a user would and does with it what the README does.
 pub(crate) fn check() -> Result<()> {
     let leasehold = release_build()?;
     let server = Server::start(&leasehold, &["demo"])?;
     sell_one_seat(&server)?;
-    run(Command::new(&leasehold).args(["rush", "--url", &server.url()]).args([
-        "--seats",
-        "3",
-        "--users",
-        "200",
-        "--duration",
-        "3s",
-        "--json",
-    ]))?;
+    let mut rush = Command::new(&leasehold);
+    rush.args(["rush", "--url", &server.url(), "--seats", "3", "--users", "200", "--duration", "3s"]);
+    let report = output_of(&mut rush)?;
+    let mut lines = report.lines().filter(|line| !line.is_empty());
+    for line in [lines.next(), lines.next_back()].into_iter().flatten() {
+        println!("  {line}");
+    }
     server.stop()
 }
 

@@ -30,6 +30,22 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command to its end without showing what it prints, and returns that.
+pub(crate) fn output_of(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    println!("\n$ {shown}");
+    let begun = Instant::now();
+    let output = command.output().with_context(|| format!("cannot start `{shown}`"))?;
+    let took = begun.elapsed().as_secs_f64();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        bail!("failed after {took:.1} s with {}: {shown}\n{said}{complaints}", output.status);
+    }
+    println!("  done in {took:.1} s");
+    Ok(said)
+}
+
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -85,6 +101,15 @@ fn quoted(word: &OsStr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_quiet_command_said_is_shown_when_it_fails() {
+        assert_eq!(output_of(Command::new("echo").arg("well")).unwrap(), "well\n");
+        let failed =
+            output_of(Command::new("sh").args(["-c", "echo out; echo err >&2; exit 3"])).unwrap_err();
+        let failed = failed.to_string();
+        assert!(failed.contains("out") && failed.contains("err") && failed.contains('3'), "{failed}");
+    }
 
     #[test]
     fn a_command_is_shown_as_one_would_type_it() {
