@@ -8,6 +8,7 @@ mod child;
 mod engine;
 mod http;
 mod load;
+mod locks;
 mod memory;
 mod postgres;
 mod sqlite;
@@ -49,6 +50,8 @@ enum Part {
     Engine,
     /// A million seats, all held: memory and time to open
     Memory,
+    /// Locks on Redis, beside raw commands and other libraries
+    Locks,
     /// A bare axum server, started by the others
     #[command(hide = true)]
     BareServer,
@@ -85,7 +88,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Part::BareServer => return bare::serve().await,
         Part::LeaseholdServer { data } => return child::serve_leasehold(data).await,
         Part::OpenFile { data } => return memory::open_file(data).await,
-        Part::All | Part::Http | Part::Engine | Part::Memory => {}
+        Part::All | Part::Http | Part::Engine | Part::Memory | Part::Locks => {}
     }
     std::fs::create_dir_all(&cli.folder)?;
     refuse_memory_file_system(&cli.folder)?;
@@ -99,6 +102,9 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     }
     if matches!(part, Part::All | Part::Memory) {
         memory::measure(&bench, &mut table).await?;
+    }
+    if matches!(part, Part::All | Part::Locks) {
+        locks::measure(&bench, &mut table).await?;
     }
     println!("\n{table}");
     Ok(())
