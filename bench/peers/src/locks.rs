@@ -48,7 +48,9 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
         let mut results: [Vec<f64>; 4] = Default::default();
         for _ in 0..rounds {
             for (contender, results) in
-                [Contender::Raw, Contender::Lease, Contender::Fenced, Contender::Rslock].into_iter().zip(&mut results)
+                [Contender::Raw, Contender::Lease, Contender::Fenced, Contender::Rslock]
+                    .into_iter()
+                    .zip(&mut results)
             {
                 results.push(setup.run(contender, tasks, duration).await?.per_second());
             }
@@ -56,7 +58,13 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
         let [raw, lease, fenced, rslock] = results.map(median);
         let row = |kind: &str| format!("{kind}: acquire and release on Redis, {tasks} tasks");
         let raw_shown = format!("raw SET NX and EVALSHA {raw:.0}/s");
-        table.ratio(&row("lease"), format!("{lease:.0}/s"), raw_shown.clone(), lease / raw, Aim::AtLeast(0.9));
+        table.ratio(
+            &row("lease"),
+            format!("{lease:.0}/s"),
+            raw_shown.clone(),
+            lease / raw,
+            Aim::AtLeast(0.9),
+        );
         table.ratio(&row("fenced"), format!("{fenced:.0}/s"), raw_shown, fenced / raw, Aim::AtLeast(0.5));
         let rslock_shown = format!("rslock {rslock:.0}/s");
         table.ratio(&row("lease"), format!("{lease:.0}/s"), rslock_shown, lease / rslock, Aim::AtLeast(3.0));
@@ -110,8 +118,7 @@ impl Setup {
                             set.arg(&name).arg(&token).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
                             let taken: Option<String> = set.query_async(&mut raw).await?;
                             ensure!(taken.is_some(), "nobody else has it");
-                            let released: u8 =
-                                release.key(&name).arg(&token).invoke_async(&mut raw).await?;
+                            let released: u8 = release.key(&name).arg(&token).invoke_async(&mut raw).await?;
                             ensure!(released == 1, "it was released");
                             turns.done();
                         }
@@ -119,7 +126,8 @@ impl Setup {
                     });
                 }
                 Contender::Lease | Contender::Fenced => {
-                    let locker = if contender == Contender::Lease { &self.lease } else { &self.fenced }.clone();
+                    let locker =
+                        if contender == Contender::Lease { &self.lease } else { &self.fenced }.clone();
                     clients.add(|turns| async move {
                         while turns.go_on() {
                             let acquired = locker.acquire(&name).ttl(TTL).await?;

@@ -1,6 +1,6 @@
 //! Who holds a lock: a token made for one acquisition.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -38,8 +38,8 @@ pub enum BadOwner {
     /// A label that is empty or too long.
     #[error("a label has 1 to {LABEL_BYTES_MAX} bytes")]
     LabelLength,
-    /// Not printable ASCII.
-    #[error("only printable ASCII without spaces is allowed")]
+    /// Not printable ASCII, or a `#`, after which stores may write the fence.
+    #[error("only printable ASCII without spaces and `#` is allowed")]
     Character,
 }
 
@@ -54,11 +54,13 @@ impl Owner {
     pub fn from_random(random: Uuid, label: Option<&Label>) -> Self {
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let millis = since_1970.map_or(0, |time| time.as_millis());
-        let random = random.simple();
-        Self(match label {
-            Some(label) => format!("{random}.{millis:x}.{}", label.0).into(),
-            None => format!("{random}.{millis:x}").into(),
-        })
+        let mut token = String::with_capacity(OWNER_BYTES_MAX);
+        let _ = write!(token, "{}.{millis:x}", random.simple());
+        if let Some(label) = label {
+            token.push('.');
+            token.push_str(&label.0);
+        }
+        Self(token.into())
     }
 
     /// Takes a token that a caller brought, in any format.
@@ -66,7 +68,7 @@ impl Owner {
         if !(OWNER_BYTES_MIN..=OWNER_BYTES_MAX).contains(&text.len()) {
             return Err(BadOwner::Length);
         }
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !text.bytes().all(is_allowed) {
             return Err(BadOwner::Character);
         }
         Ok(Self(text.into()))
@@ -94,7 +96,7 @@ impl Label {
         if text.is_empty() || text.len() > LABEL_BYTES_MAX {
             return Err(BadOwner::LabelLength);
         }
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !text.bytes().all(is_allowed) {
             return Err(BadOwner::Character);
         }
         Ok(Self(text.into()))
@@ -102,7 +104,7 @@ impl Label {
 
     /// Makes a label of any text: what cannot stand in one becomes `_`.
     pub fn lossy(text: &str) -> Option<Self> {
-        let allowed = |c: char| if c.is_ascii_graphic() { c } else { '_' };
+        let allowed = |c: char| if u8::try_from(c).is_ok_and(is_allowed) { c } else { '_' };
         Self::parse(&text.chars().take(LABEL_BYTES_MAX).map(allowed).collect::<String>()).ok()
     }
 
@@ -116,6 +118,10 @@ impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Owner(label: {:?})", self.label())
     }
+}
+
+fn is_allowed(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'#'
 }
 
 /// The time and label of a token of ours.
@@ -152,6 +158,7 @@ mod tests {
         assert_eq!((python.label(), python.made_at_millis()), (None, None));
         assert_eq!(Owner::parse("short"), Err(BadOwner::Length));
         assert_eq!(Owner::parse("has a space in it"), Err(BadOwner::Character));
+        assert_eq!(Owner::parse("has-a-fence-in-it#7"), Err(BadOwner::Character));
     }
 
     #[test]

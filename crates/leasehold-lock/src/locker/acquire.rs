@@ -61,7 +61,7 @@ impl Pursuit {
     }
 
     pub(super) async fn run(mut self, wait: Duration) -> Result<Acquired, LockError> {
-        self.core.keeper().ensure_runs();
+        self.core.ensure_keeper_runs();
         let began = self.core.clock.now();
         let until = began + wait.min(WAIT_MAX);
         let mut watch: Option<(Watch, Busy)> = None;

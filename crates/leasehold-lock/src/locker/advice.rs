@@ -35,17 +35,14 @@ pub(crate) struct Advisor(Mutex<HashMap<Box<str>, Histogram<u32>>>);
 
 impl Advisor {
     pub(crate) fn note(&self, class: &str, held: Duration) {
+        let millis = u64::try_from(held.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX).max(1);
         let mut classes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = classes.contains_key(class);
-        let class = if known || classes.len() < CLASSES_MAX { class } else { OTHER };
-        if !classes.contains_key(class) {
-            let Ok(histogram) = Histogram::new_with_bounds(1, HOLD_MILLIS_MAX, 2) else { return };
-            classes.insert(class.into(), histogram);
-        }
         if let Some(histogram) = classes.get_mut(class) {
-            let millis = u64::try_from(held.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
-            histogram.saturating_record(millis.max(1));
+            return histogram.saturating_record(millis);
         }
+        let class = if classes.len() < CLASSES_MAX { class } else { OTHER };
+        let fresh = Histogram::new_with_bounds(1, HOLD_MILLIS_MAX, 2).expect("the bounds are in order");
+        classes.entry(class.into()).or_insert(fresh).saturating_record(millis);
     }
 
     pub(crate) fn advise(&self, class: &str) -> Option<Advice> {

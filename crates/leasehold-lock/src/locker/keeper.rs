@@ -47,12 +47,10 @@ impl Drop for Keeping {
 }
 
 impl Keeper {
-    /// Starts the task on this runtime unless it runs.
-    pub(crate) fn ensure_runs(&self) {
-        if self.registry.begin_keeping() {
-            let keeping = Keeping(self.registry.clone());
-            tokio::spawn(self.clone().keep(keeping));
-        }
+    /// Starts the task on this runtime. The registry has been told.
+    pub(crate) fn start(self) {
+        let keeping = Keeping(self.registry.clone());
+        tokio::spawn(self.keep(keeping));
     }
 
     async fn keep(self, _keeping: Keeping) {

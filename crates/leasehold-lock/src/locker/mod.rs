@@ -263,12 +263,16 @@ impl IntoFuture for Acquire {
 }
 
 impl Core {
-    fn keeper(&self) -> Keeper {
-        Keeper {
-            backend: self.backend.clone(),
-            registry: self.registry.clone(),
-            clock: self.clock.clone(),
-            meters: self.meters.clone(),
+    /// Starts the keeper on this runtime unless it runs.
+    fn ensure_keeper_runs(&self) {
+        if self.registry.begin_keeping() {
+            let keeper = Keeper {
+                backend: self.backend.clone(),
+                registry: self.registry.clone(),
+                clock: self.clock.clone(),
+                meters: self.meters.clone(),
+            };
+            keeper.start();
         }
     }
 }

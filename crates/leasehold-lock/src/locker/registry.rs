@@ -188,7 +188,7 @@ impl Registry {
 
     /// True when this call made the caller the keeper.
     pub(crate) fn begin_keeping(&self) -> bool {
-        !self.keeper_runs.swap(true, Ordering::AcqRel)
+        !self.keeper_runs.load(Ordering::Acquire) && !self.keeper_runs.swap(true, Ordering::AcqRel)
     }
 
     pub(crate) fn end_keeping(&self) {

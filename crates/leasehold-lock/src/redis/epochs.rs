@@ -55,7 +55,7 @@ impl Epochs {
             return Err(StoreError::Refused("all epochs of this slot are used up".into()));
         }
         // Whether this epoch came into force or a later one: whoever asks again finds out.
-        let keys = [keys::slot_state(slot)];
+        let keys = [keys::guard(slot), keys::counter(slot)];
         let _in_force: u8 = link.run(&self.install, &keys, &[&epoch.to_string(), replid]).await?;
         tracing::info!(slot, epoch, "a Redis node began a new epoch of fences");
         Ok(())

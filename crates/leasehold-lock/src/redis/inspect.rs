@@ -25,12 +25,10 @@ impl Redis {
     pub(super) async fn view(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError> {
         let place = self.place(name);
         let mut commands = Pipeline::new();
-        commands.get(&place.lock).pttl(&place.lock).get(keys::fence(&place.lock, place.slot));
-        commands.zcard(keys::queue(&place.lock, place.slot));
-        let (token, pttl, fence, queued): (Option<Vec<u8>>, i64, Option<u64>, usize) =
-            self.link.send_all(&commands).await?;
+        commands.get(&place.lock).pttl(&place.lock).zcard(keys::queue(&place.lock, place.slot));
+        let (value, pttl, queued): (Option<Vec<u8>>, i64, usize) = self.link.send_all(&commands).await?;
         let waiting = queued + self.bells.watchers(&place.lock);
-        Ok(token.and_then(|token| view(name.clone(), &token, pttl, fence, waiting)))
+        Ok(value.and_then(|value| view(name.clone(), &value, pttl, waiting)))
     }
 
     pub(super) async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
@@ -97,17 +95,16 @@ fn escaped(prefix: &str) -> String {
 }
 
 /// What a lock's key tells about its holder.
-pub(crate) fn view(
-    name: LockName,
-    token: &[u8],
-    pttl: i64,
-    fence: Option<u64>,
-    waiting: usize,
-) -> Option<LeaseView> {
+pub(crate) fn view(name: LockName, value: &[u8], pttl: i64, waiting: usize) -> Option<LeaseView> {
     if pttl == -2 {
         return None;
     }
-    let owner = std::str::from_utf8(token).ok().and_then(|token| Owner::parse(token).ok());
+    let value = std::str::from_utf8(value).unwrap_or_default();
+    let (token, fence) = match value.rsplit_once('#') {
+        Some((token, fence)) => (token, fence.parse().ok().map(Fence)),
+        None => (value, None),
+    };
+    let owner = Owner::parse(token).ok();
     let made_at = owner.as_ref().and_then(Owner::made_at_millis);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Some(LeaseView {
@@ -115,7 +112,7 @@ pub(crate) fn view(
         label: owner.as_ref().and_then(Owner::label).map(str::to_owned),
         age: made_at.map(|made_at| now.saturating_sub(Duration::from_millis(made_at))),
         remaining: u64::try_from(pttl).ok().map(Duration::from_millis),
-        fence: fence.map(Fence),
+        fence,
         waiters: u32::try_from(waiting).ok(),
     })
 }

@@ -41,19 +41,19 @@ impl Keys {
     }
 }
 
-/// The epoch and counter of a slot's fences. One per slot, so that any number of names needs no more memory.
-pub(crate) fn slot_state(slot: u16) -> String {
+/// Which node the counter of a slot's fences is good on.
+pub(crate) fn guard(slot: u16) -> String {
+    format!("{OWN_PREFIX}guard:{{{}}}", tag(slot))
+}
+
+/// The counter of a slot's fences. One per slot, so that any number of names needs no more memory.
+pub(crate) fn counter(slot: u16) -> String {
     format!("{OWN_PREFIX}fences:{{{}}}", tag(slot))
 }
 
 /// The channel on which the releases of a slot are told.
 pub(crate) fn channel(slot: u16) -> String {
     format!("{OWN_PREFIX}freed:{{{}}}", tag(slot))
-}
-
-/// The fence of a lock that is held.
-pub(crate) fn fence(lock: &str, slot: u16) -> String {
-    format!("{OWN_PREFIX}fence:{{{}}}:{lock}", tag(slot))
 }
 
 /// Those who wait in line.
@@ -106,7 +106,9 @@ mod tests {
         for name in ["a", "{a}", "a}b", "{}", "x{y", "order:{42}:pay", "{{a}}", "}{"] {
             let lock = keys.lock(&LockName::parse(name).unwrap());
             let place = slot(&lock);
-            for key in [fence(&lock, place), queue(&lock, place), heard(&lock, place), slot_state(place)] {
+            for key in
+                [queue(&lock, place), heard(&lock, place), guard(place), counter(place), channel(place)]
+            {
                 assert_eq!(slot(&key), place, "{key} of {name}");
             }
             assert_eq!(keys.name(&lock).unwrap().as_str(), name);

@@ -147,34 +147,30 @@ impl Redis {
         groups
     }
 
-    /// The plain lock that every client of the family knows.
+    /// The plain lock that every client of the family knows, and with nothing around it: most are free.
     async fn set_if_free(&self, request: &Request<'_>, name: &LockName) -> Result<Attempt, StoreError> {
         let lock = self.keys.lock(name);
         let mut set = redis::cmd("SET");
-        set.arg(&lock).arg(request.owner.as_str()).arg("NX").arg("GET");
-        set.arg("PX").arg(request.ttl.as_millis());
+        set.arg(&lock).arg(request.owner.as_str()).arg("NX").arg("PX").arg(request.ttl.as_millis());
         let granted = Attempt::Granted(Grant { fences: None, remaining: request.ttl.length() });
-        match self.link.send::<Option<Vec<u8>>>(&set).await? {
-            None => Ok(granted),
-            Some(holder) if holder == request.owner.as_str().as_bytes() => {
-                // An answer was lost. What is there gets its full length again.
-                match self.renew_one(request, &lock).await? {
-                    Renewed::Extended => Ok(granted),
-                    Renewed::Gone => Ok(self.busy(name, 0, -1)),
-                }
-            }
-            Some(_) => {
-                let mut pttl = redis::cmd("PTTL");
-                pttl.arg(&lock);
-                let remaining = self.link.send::<i64>(&pttl).await?;
-                Ok(self.busy(name, remaining, -1))
+        if self.link.send::<Option<()>>(&set).await?.is_some() {
+            return Ok(granted);
+        }
+        let mut look = redis::Pipeline::new();
+        look.get(&lock).pttl(&lock);
+        let (holder, remaining): (Option<Vec<u8>>, i64) = self.link.send_all(&look).await?;
+        if holder.is_some_and(|holder| holder == request.owner.as_str().as_bytes()) {
+            // An answer was lost. What is there gets its full length again.
+            if self.renew_one(request, &lock).await? == Renewed::Extended {
+                return Ok(granted);
             }
         }
+        Ok(self.busy(name, remaining, -1))
     }
 
     async fn renew_one(&self, request: &Request<'_>, lock: &str) -> Result<Renewed, StoreError> {
         let ttl = request.ttl.as_millis().to_string();
-        let args = ["1", request.owner.as_str(), &ttl];
+        let args = [request.owner.as_str(), &ttl];
         let extended: Vec<u8> = self.link.run(&self.renew, &[lock.to_owned()], &args).await?;
         Ok(if extended == [1] { Renewed::Extended } else { Renewed::Gone })
     }
@@ -192,11 +188,8 @@ impl Redis {
     async fn take(&self, request: &Request<'_>, group: &[Place<'_>]) -> Result<Taken, StoreError> {
         let mut keys = Vec::with_capacity(group.len() * 5);
         for Place { lock, slot, .. } in group {
-            keys.push(keys::slot_state(*slot));
-            keys.push(lock.clone());
-            keys.push(keys::fence(lock, *slot));
-            keys.push(keys::queue(lock, *slot));
-            keys.push(keys::heard(lock, *slot));
+            keys.extend([lock.clone(), keys::guard(*slot), keys::counter(*slot)]);
+            keys.extend([keys::queue(lock, *slot), keys::heard(lock, *slot)]);
         }
         let ttl = request.ttl.as_millis().to_string();
         let channels: Vec<String> = group.iter().map(|place| keys::channel(place.slot)).collect();
@@ -243,35 +236,27 @@ impl Redis {
 
     async fn release_group(&self, held: &Held, group: &[Place<'_>]) -> Result<usize, StoreError> {
         let in_order = held.order == Order::Fifo;
-        let stride = if in_order || self.is_fenced() { "4" } else { "1" };
-        let mut keys = Vec::with_capacity(group.len() * 4);
+        let mut keys = Vec::with_capacity(group.len());
         for Place { lock, slot, .. } in group {
             keys.push(lock.clone());
-            if stride == "4" {
-                keys.push(keys::fence(lock, *slot));
-                keys.push(keys::queue(lock, *slot));
-                keys.push(keys::heard(lock, *slot));
+            if in_order {
+                keys.extend([keys::queue(lock, *slot), keys::heard(lock, *slot)]);
             }
         }
         let channels: Vec<String> = group.iter().map(|place| keys::channel(place.slot)).collect();
-        let mut args =
-            vec![held.owner.as_str(), self.publish(), stride, flag(in_order), &self.claim_ms, &self.alive_ms];
+        let claim = if in_order { self.claim_ms.as_str() } else { "" };
+        let mut args = vec![held.owner.as_str(), self.publish(), claim, &self.alive_ms];
         args.extend(channels.iter().map(String::as_str));
         self.link.run(&self.release, &keys, &args).await
     }
 
     /// Renews names that one script can take at once. One answer per name.
     async fn renew_group(&self, group: &[(Place<'_>, &Held)]) -> Result<Vec<u8>, StoreError> {
-        let mut keys = Vec::with_capacity(group.len() * 2);
-        let mut args = vec![if self.is_fenced() { "2" } else { "1" }];
+        let keys: Vec<String> = group.iter().map(|(place, _)| place.lock.clone()).collect();
         let lengths: Vec<String> = group.iter().map(|(_, held)| held.ttl.as_millis().to_string()).collect();
-        for ((Place { lock, slot, .. }, held), length) in group.iter().zip(&lengths) {
-            keys.push(lock.clone());
-            if self.is_fenced() {
-                keys.push(keys::fence(lock, *slot));
-            }
-            args.extend([held.owner.as_str(), length]);
-        }
+        let pairs = group.iter().zip(&lengths);
+        let args: Vec<&str> =
+            pairs.flat_map(|((_, held), length)| [held.owner.as_str(), length.as_str()]).collect();
         self.link.run(&self.renew, &keys, &args).await
     }
 }

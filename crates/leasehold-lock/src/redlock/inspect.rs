@@ -11,18 +11,19 @@ use crate::backend::{ListQuery, Page};
 use crate::error::StoreError;
 use crate::lease::LeaseView;
 use crate::name::LockName;
-use crate::redis::{inspect, keys};
+use crate::redis::inspect;
 
 /// How long one server may take to answer a question.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
-type Seen = (Option<Vec<u8>>, i64, Option<u64>);
+/// A lock's value and the time it has left.
+type Seen = (Option<Vec<u8>>, i64);
 
 impl Inner {
     pub(super) async fn view(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError> {
         let lock = self.keys.lock(name);
         let mut commands = Pipeline::new();
-        commands.get(&lock).pttl(&lock).get(keys::fence(&lock, keys::slot(&lock)));
+        commands.get(&lock).pttl(&lock);
         let commands = &commands;
         let calls = self.nodes.iter().map(|node| async move {
             tokio::time::timeout(ANSWER_TIME_MAX, node.link.send_all::<Seen>(commands)).await
@@ -32,22 +33,22 @@ impl Inner {
         if seen.len() < self.quorum() {
             return Err(StoreError::Unknown("too few servers answered".into()));
         }
-        let mut by_token: HashMap<&[u8], Vec<&Seen>> = HashMap::new();
-        for one in &seen {
-            if let Some(token) = &one.0 {
-                by_token.entry(token).or_default().push(one);
+        // Most servers must name the same owner; the fence may be on its way to some of them.
+        let mut by_token: HashMap<&[u8], Vec<(&[u8], i64)>> = HashMap::new();
+        for (value, pttl) in &seen {
+            if let Some(value) = value {
+                let token = value.split(|byte| *byte == b'#').next().unwrap_or_default();
+                by_token.entry(token).or_default().push((value, *pttl));
             }
         }
-        let Some((token, seen)) = by_token.into_iter().find(|(_, seen)| seen.len() >= self.quorum()) else {
+        let Some(mut held) = by_token.into_values().find(|held| held.len() >= self.quorum()) else {
             return Ok(None);
         };
         // It is held until the first of the servers that make the majority lets go.
-        let mut ends: Vec<i64> = seen.iter().map(|(_, pttl, _)| *pttl).collect();
-        ends.sort_unstable_by(|a, b| b.cmp(a));
-        let end = ends.get(self.quorum() - 1).copied().unwrap_or(-2);
-        let fence = seen.iter().filter_map(|(_, _, fence)| *fence).max();
-        let waiting = self.bells.watchers(&lock);
-        Ok(inspect::view(name.clone(), token, end, fence, waiting))
+        held.sort_unstable_by_key(|(_, pttl)| std::cmp::Reverse(*pttl));
+        let end = held[self.quorum() - 1].1;
+        let value = held.iter().map(|(value, _)| *value).max_by_key(|value| value.len()).unwrap_or_default();
+        Ok(inspect::view(name.clone(), value, end, self.bells.watchers(&lock)))
     }
 
     /// Looks through one server after the other, so a lease that most of them have is found.

@@ -181,7 +181,7 @@ impl Inner {
         let began = self.clock.now();
         let locks: Vec<String> = request.names.as_slice().iter().map(|name| self.keys.lock(name)).collect();
         let mut keys = vec![STATE.to_owned()];
-        keys.extend(locks.iter().flat_map(|lock| [lock.clone(), keys::fence(lock, keys::slot(lock))]));
+        keys.extend_from_slice(&locks);
         let counters: Vec<String> = locks.iter().map(|lock| counter(lock)).collect();
         let ttl = request.ttl.as_millis().to_string();
         let mut args = vec![request.owner.as_str(), &ttl, self.nodes[0].members()];
@@ -225,14 +225,13 @@ impl Inner {
         began: Moment,
     ) -> Result<Vec<u64>, StoreError> {
         let time_max = node_time_max(request.ttl);
-        let ttl = request.ttl.as_millis().to_string();
         for proposal in 0..PROPOSALS_MAX {
             if self.clock.now().since(began) > ACQUIRE_TIME_MAX.min(request.ttl.length()) {
                 break;
             }
             let fences: Vec<u64> = highest.iter().map(|counter| counter + 1).collect();
             let texts: Vec<String> = fences.iter().map(u64::to_string).collect();
-            let mut args = vec![request.owner.as_str(), &ttl, self.nodes[0].members()];
+            let mut args = vec![request.owner.as_str(), self.nodes[0].members()];
             args.extend(counters.iter().zip(&texts).flat_map(|(field, fence)| [field.as_str(), fence]));
             let args = &args;
             let raise = |node: &Arc<Node>| {
@@ -268,27 +267,19 @@ impl Inner {
 
     /// Releases on one server; tells how many of the names were the owner's there.
     async fn release_on(&self, node: &Node, held: &Held) -> Result<usize, StoreError> {
-        let mut keys = Vec::with_capacity(held.names.as_slice().len() * 4);
-        let mut args = vec![held.owner.as_str(), "PUBLISH", "4", "0", "0", "0"];
-        let mut channels = Vec::new();
-        for lock in held.names.as_slice().iter().map(|name| self.keys.lock(name)) {
-            let slot = keys::slot(&lock);
-            channels.push(keys::channel(slot));
-            keys.extend([keys::fence(&lock, slot), keys::queue(&lock, slot), keys::heard(&lock, slot)]);
-            keys.insert(keys.len() - 3, lock);
-        }
+        let keys: Vec<String> = held.names.as_slice().iter().map(|name| self.keys.lock(name)).collect();
+        let channels: Vec<String> = keys.iter().map(|lock| keys::channel(keys::slot(lock))).collect();
+        let mut args = vec![held.owner.as_str(), "PUBLISH", "", ""];
         args.extend(channels.iter().map(String::as_str));
         node.link.run(&self.release, &keys, &args).await
     }
 
     async fn renew_on(&self, node: &Node, leases: &[Held]) -> Result<Vec<u8>, StoreError> {
-        let mut keys = Vec::new();
-        let mut args = vec!["2"];
+        let (mut keys, mut args) = (Vec::new(), Vec::new());
         let lengths: Vec<String> = leases.iter().map(|held| held.ttl.as_millis().to_string()).collect();
         for (held, length) in leases.iter().zip(&lengths) {
-            for lock in held.names.as_slice().iter().map(|name| self.keys.lock(name)) {
-                let fence = keys::fence(&lock, keys::slot(&lock));
-                keys.extend([lock, fence]);
+            for name in held.names.as_slice() {
+                keys.push(self.keys.lock(name));
                 args.extend([held.owner.as_str(), length]);
             }
         }

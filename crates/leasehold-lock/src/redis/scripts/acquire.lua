@@ -1,37 +1,47 @@
 -- acquire.lua: takes several names for one owner, all or none; with fences and a queue where asked for.
 --
--- KEYS, five per name, all in one cluster slot: slot state, lock, fence, queue, heard.
+-- KEYS, five per name, all in one cluster slot: lock, guard, counter, queue, heard.
 -- ARGV: owner, ttl ms, fenced 0/1, in order 0/1, publish command, claim ms, alive ms, queue length max,
 --       then one channel per name.
 -- Returns {'granted', fence, fence, ...}, {'busy', index of the name, remaining ms, ahead or -1},
 --         or {'epoch', index of the name, replication id}: the node has no epoch for what it is now.
 --
--- An owner that asks again gets the lease it has, at full length, with the fences it has. A name that was
--- handed over to the owner by a release is such a lease.
+-- The lock's value is the owner, and with a fence the owner, '#' and the fence. An owner that asks again gets
+-- the lease it has, at full length, with the fences it has. A name that was handed over to the owner by a
+-- release is such a lease.
 local owner, ttl, fenced, in_order = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4] == '1'
-local publish, claim, alive, queue_max = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local FIRST_CHANNEL = 9
 local names = #KEYS / 5
+local mine = {}
 
-local function now_ms()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+local function busy(i, ahead)
+  return {'busy', i + 1, redis.call('PTTL', KEYS[5 * i + 1]), ahead}
 end
 
--- The first in line that was heard of lately. Whoever was not is dropped from the line.
-local function live_head(queue, heard, now)
-  while true do
-    local head = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not head then return nil end
-    local at = redis.call('HGET', heard, head)
-    if at and now - tonumber(at) < alive then return head end
+-- In line: hands the name over to whoever is first, and puts the owner in line. Returns how many are ahead,
+-- or nil when it is the owner's turn.
+local function wait_in_line(i, holder)
+  local publish, claim, alive, queue_max = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+  local lock, queue, heard = KEYS[5 * i + 1], KEYS[5 * i + 4], KEYS[5 * i + 5]
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local head
+  -- Whoever was not heard of lately is dropped from the line.
+  repeat
+    head = redis.call('ZRANGE', queue, 0, 0)[1]
+    local at = head and redis.call('HGET', heard, head)
+    local alive_head = not head or (at and now - tonumber(at) < alive)
+    if not alive_head then
+      redis.call('ZREM', queue, head)
+      redis.call('HDEL', heard, head)
+    end
+  until alive_head
+  if not holder then
+    if not head or head == owner then return nil end
+    redis.call('SET', lock, head, 'PX', claim)
     redis.call('ZREM', queue, head)
     redis.call('HDEL', heard, head)
+    redis.call(publish, ARGV[9 + i], head)
   end
-end
-
--- Puts the owner in line, or shows that it is still there. Returns how many are ahead.
-local function stand_in_line(queue, heard, now)
   if not redis.call('ZSCORE', queue, owner) then
     if redis.call('ZCARD', queue) >= queue_max then return -1 end
     local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
@@ -44,56 +54,42 @@ local function stand_in_line(queue, heard, now)
 end
 
 for i = 0, names - 1 do
-  local lock, queue, heard = KEYS[5 * i + 2], KEYS[5 * i + 4], KEYS[5 * i + 5]
-  local holder = redis.call('GET', lock)
-  if holder ~= owner then
-    local ahead = -1
-    if in_order then
-      local now = now_ms()
-      local head = live_head(queue, heard, now)
-      if not holder and head and head ~= owner then
-        redis.call('SET', lock, head, 'PX', claim)
-        redis.call('ZREM', queue, head)
-        redis.call('HDEL', heard, head)
-        redis.call(publish, ARGV[FIRST_CHANNEL + i], head)
-        holder = head
-      end
-      if holder then ahead = stand_in_line(queue, heard, now) end
-    end
-    if holder then return {'busy', i + 1, redis.call('PTTL', lock), ahead} end
-  end
-end
-
--- A node that was promoted, restarted or emptied since its epoch was given out may have forgotten fences:
--- its replication id is another one, or its state is gone.
-local epochs = {}
-if fenced then
-  local info = redis.call('INFO', 'replication')
-  local _, label_end = string.find(info, 'master_replid:', 1, true)
-  local replid = string.sub(info, label_end + 1, label_end + 40)
-  for i = 0, names - 1 do
-    local state = redis.call('HMGET', KEYS[5 * i + 1], 'replid', 'epoch', 'count')
-    if state[1] ~= replid or tonumber(state[3]) >= 4294967295 then return {'epoch', i + 1, replid} end
-    epochs[i] = tonumber(state[2])
+  local holder = redis.call('GET', KEYS[5 * i + 1])
+  if holder and (holder == owner or string.sub(holder, 1, #owner + 1) == owner .. '#') then
+    mine[i] = holder
+  elseif in_order then
+    local ahead = wait_in_line(i, holder)
+    if ahead then return busy(i, ahead) end
+  elseif holder then
+    return busy(i, -1)
   end
 end
 
 local answer = {'granted'}
+if fenced then
+  -- A node that was promoted, restarted or emptied since its epoch was given out may have forgotten fences:
+  -- its replication id is another one, or the guard is gone, or the counter.
+  local info = redis.call('INFO', 'replication')
+  local _, label_end = string.find(info, 'master_replid:', 1, true)
+  local replid = string.sub(info, label_end + 1, label_end + 40)
+  for i = 0, names - 1 do
+    local fence = mine[i] and string.match(mine[i], '#(%d+)$')
+    if not fence then
+      if redis.call('GET', KEYS[5 * i + 2]) ~= replid then return {'epoch', i + 1, replid} end
+      local count = redis.call('INCR', KEYS[5 * i + 3])
+      if count < 4294967296 or count % 4294967296 == 4294967295 then return {'epoch', i + 1, replid} end
+      fence = string.format('%.0f', count)
+    end
+    answer[i + 2] = fence
+  end
+end
 for i = 0, names - 1 do
-  local lock, fence_key = KEYS[5 * i + 2], KEYS[5 * i + 3]
-  local mine = redis.call('GET', lock) == owner
-  redis.call('SET', lock, owner, 'PX', ttl)
+  local value = owner
+  if fenced then value = owner .. '#' .. answer[i + 2] end
+  redis.call('SET', KEYS[5 * i + 1], value, 'PX', ttl)
   if in_order then
     redis.call('ZREM', KEYS[5 * i + 4], owner)
     redis.call('HDEL', KEYS[5 * i + 5], owner)
-  end
-  if fenced then
-    local fence = mine and redis.call('GET', fence_key)
-    if not fence then
-      fence = string.format('%.0f', epochs[i] * 4294967296 + redis.call('HINCRBY', KEYS[5 * i + 1], 'count', 1))
-    end
-    redis.call('SET', fence_key, fence, 'PX', ttl)
-    answer[i + 2] = fence
   end
 end
 return answer

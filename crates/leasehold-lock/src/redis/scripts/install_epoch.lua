@@ -1,10 +1,13 @@
 -- install_epoch.lua: begins a new epoch of fences in one cluster slot.
 --
--- KEYS: slot state. ARGV: epoch, replication id that the node had when the epoch was asked for.
+-- KEYS: guard, counter. ARGV: epoch, replication id that the node had when the epoch was asked for.
 -- Returns 1 when the epoch is in force, 0 when the node is another one by now or has a later epoch.
+--
+-- The counter holds whole fences: epoch * 2^32 and the count. The guard names the node they are good on.
 local info = redis.call('INFO', 'replication')
 if string.match(info, 'master_replid:(%x+)') ~= ARGV[2] then return 0 end
-local stored = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '0')
+local stored = math.floor(tonumber(redis.call('GET', KEYS[2]) or '0') / 4294967296)
 if stored >= tonumber(ARGV[1]) then return 0 end
-redis.call('HSET', KEYS[1], 'replid', ARGV[2], 'epoch', ARGV[1], 'count', 0)
+redis.call('SET', KEYS[2], string.format('%.0f', tonumber(ARGV[1]) * 4294967296))
+redis.call('SET', KEYS[1], ARGV[2])
 return 1

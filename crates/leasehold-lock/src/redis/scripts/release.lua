@@ -1,15 +1,15 @@
 -- release.lua: gives names back that are still the owner's, and wakes those who wait.
 --
--- KEYS per name, all in one cluster slot: lock; or, with four keys per name: lock, fence, queue, heard.
--- ARGV: owner, publish command, keys per name (1 or 4), in order 0/1, claim ms, alive ms, then one channel
---       per name.
+-- KEYS: the locks; in order: lock, queue, heard, lock, queue, heard, ... All in one cluster slot.
+-- ARGV: owner, publish command, claim ms or '' when not in order, alive ms, then one channel per name.
 -- Returns how many of the names were the owner's.
 --
 -- In order, the name is handed over at once to the first in line that was heard of lately: the lock is
 -- set to that owner for as long as a claim takes, and the owner is told. An owner that only waited leaves
 -- the line.
-local owner, publish, stride, in_order = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
-local FIRST_CHANNEL = 7
+local owner, publish, claim = ARGV[1], ARGV[2], ARGV[3]
+local in_order = claim ~= ''
+local stride = in_order and 3 or 1
 
 local function hand_over(lock, queue, heard, channel)
   local time = redis.call('TIME')
@@ -20,8 +20,8 @@ local function hand_over(lock, queue, heard, channel)
     local at = redis.call('HGET', heard, head)
     redis.call('ZREM', queue, head)
     redis.call('HDEL', heard, head)
-    if at and now - tonumber(at) < tonumber(ARGV[6]) then
-      redis.call('SET', lock, head, 'PX', ARGV[5])
+    if at and now - tonumber(at) < tonumber(ARGV[4]) then
+      redis.call('SET', lock, head, 'PX', claim)
       redis.call(publish, channel, head)
       return true
     end
@@ -30,18 +30,18 @@ end
 
 local released = 0
 for i = 0, #KEYS / stride - 1 do
-  local lock, channel = KEYS[stride * i + 1], ARGV[FIRST_CHANNEL + i]
-  local queue, heard = KEYS[stride * i + 3], KEYS[stride * i + 4]
+  local lock = KEYS[stride * i + 1]
+  local queue, heard = KEYS[stride * i + 2], KEYS[stride * i + 3]
   if in_order then
     redis.call('ZREM', queue, owner)
     redis.call('HDEL', heard, owner)
   end
-  if redis.call('GET', lock) == owner then
+  local holder = redis.call('GET', lock)
+  if holder and (holder == owner or string.sub(holder, 1, #owner + 1) == owner .. '#') then
     redis.call('DEL', lock)
-    if stride == 4 then redis.call('DEL', KEYS[stride * i + 2]) end
     released = released + 1
-    if not (in_order and hand_over(lock, queue, heard, channel)) then
-      redis.call(publish, channel, lock)
+    if not (in_order and hand_over(lock, queue, heard, ARGV[5 + i])) then
+      redis.call(publish, ARGV[5 + i], lock)
     end
   end
 end

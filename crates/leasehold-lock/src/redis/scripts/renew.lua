@@ -1,18 +1,14 @@
 -- renew.lua: gives leases their full length again, each only if it is still its owner's.
 --
--- KEYS: the locks; with fences: lock, fence, lock, fence, ...
--- ARGV: keys per name (1 or 2), then per name: owner, ttl ms.
--- Returns 1 or 0 per name. A lease that is gone stays gone.
-local stride = tonumber(ARGV[1])
+-- KEYS: the locks. ARGV, per lock: owner, ttl ms.
+-- Returns 1 or 0 per lock. A lease that is gone stays gone.
 local answer = {}
-for i = 0, #KEYS / stride - 1 do
-  local lock, owner, ttl = KEYS[stride * i + 1], ARGV[2 + 2 * i], ARGV[3 + 2 * i]
-  if redis.call('GET', lock) == owner then
-    redis.call('PEXPIRE', lock, ttl)
-    if stride == 2 then redis.call('PEXPIRE', KEYS[stride * i + 2], ttl) end
-    answer[i + 1] = 1
+for i, lock in ipairs(KEYS) do
+  local owner, holder = ARGV[2 * i - 1], redis.call('GET', lock)
+  if holder and (holder == owner or string.sub(holder, 1, #owner + 1) == owner .. '#') then
+    answer[i] = redis.call('PEXPIRE', lock, ARGV[2 * i])
   else
-    answer[i + 1] = 0
+    answer[i] = 0
   end
 end
 return answer

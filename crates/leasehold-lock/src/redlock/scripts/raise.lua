@@ -1,7 +1,7 @@
 -- raise.lua: second phase of an acquisition: agrees to fences that are higher than all this node has agreed to.
 --
--- KEYS: node state, then per name: lock, fence.
--- ARGV: owner, ttl ms, number of servers, then per name: the counter's field, the fence proposed.
+-- KEYS: node state, then the locks.
+-- ARGV: owner, number of servers, then per lock: the counter's field, the fence proposed.
 -- Returns {'agreed'}, {'too-low', counter, ...} with one counter per name, {'lost'} when a lock is not the
 --         owner's any more, or {'out'} as in vote.lua.
 --
@@ -9,18 +9,20 @@
 -- their fences differ. With "at least as high" a repeated or late command would let two be equal.
 local owner = ARGV[1]
 local state = redis.call('HMGET', KEYS[1], 'status', 'members', 'floor')
-if state[1] ~= 'admitted' or state[2] ~= ARGV[3] then return {'out'} end
-local names = (#KEYS - 1) / 2
+if state[1] ~= 'admitted' or state[2] ~= ARGV[2] then return {'out'} end
 local answer, agreed = {'too-low'}, true
-for i = 1, names do
-  if redis.call('GET', KEYS[2 * i]) ~= owner then return {'lost'} end
-  local counter = redis.call('HGET', KEYS[1], ARGV[2 + 2 * i]) or state[3]
-  answer[i + 1] = counter
-  if tonumber(counter) >= tonumber(ARGV[3 + 2 * i]) then agreed = false end
+for i = 2, #KEYS do
+  local holder = redis.call('GET', KEYS[i])
+  if holder ~= owner and not (holder and string.sub(holder, 1, #owner + 1) == owner .. '#') then
+    return {'lost'}
+  end
+  local counter = redis.call('HGET', KEYS[1], ARGV[2 * i - 1]) or state[3]
+  answer[i] = counter
+  if tonumber(counter) >= tonumber(ARGV[2 * i]) then agreed = false end
 end
 if not agreed then return answer end
-for i = 1, names do
-  redis.call('HSET', KEYS[1], ARGV[2 + 2 * i], ARGV[3 + 2 * i])
-  redis.call('SET', KEYS[2 * i + 1], ARGV[3 + 2 * i], 'PX', ARGV[2])
+for i = 2, #KEYS do
+  redis.call('HSET', KEYS[1], ARGV[2 * i - 1], ARGV[2 * i])
+  redis.call('SET', KEYS[i], owner .. '#' .. ARGV[2 * i], 'KEEPTTL')
 end
 return {'agreed'}
