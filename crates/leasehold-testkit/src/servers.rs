@@ -17,14 +17,17 @@
 //!
 //! Calls block, so a test that uses them from async code needs `#[tokio::test(flavor = "multi_thread")]`.
 
-mod cluster;
-mod postgres;
 mod redis_server;
+
+mod cluster;
+
+mod postgres;
 
 mod instance;
 mod port;
 mod spawner;
+mod wait;
 
-pub use cluster::{ClusterNode, ClusterOptions, LostWrites, RedisCluster, Slot};
+pub use cluster::{ClusterNode, ClusterOptions, LostWrites, RedisCluster, Slot, SlotMove};
 pub use postgres::Postgres;
 pub use redis_server::{Persistence, RedisOptions, RedisServer, independent};

@@ -1,8 +1,20 @@
 //! The test servers keep their own promises: they start, break as asked, and leave nothing behind.
 
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{Persistence, Postgres, RedisCluster, RedisServer, independent};
+use redis::cluster::ClusterClient;
+use tokio::task::JoinSet;
+
+/// Set in a test that was started by another test in order to be killed.
+const VICTIM: &str = "LEASEHOLD_TEST_VICTIM";
 
 #[test]
 fn redis_keeps_its_data_over_a_kill_and_loses_it_when_asked() {
@@ -49,7 +61,7 @@ fn redis_is_gone_after_a_drop_and_after_a_panic() {
     let redis = RedisServer::start();
     let address = redis.address();
     drop(redis);
-    assert!(std::net::TcpStream::connect(address).is_err());
+    assert!(TcpStream::connect(address).is_err());
     let (send, receive) = std::sync::mpsc::channel();
     let panicked = std::thread::spawn(move || {
         let redis = RedisServer::start();
@@ -57,7 +69,7 @@ fn redis_is_gone_after_a_drop_and_after_a_panic() {
         panic!("on purpose");
     });
     assert!(panicked.join().is_err());
-    assert!(std::net::TcpStream::connect(receive.recv().unwrap()).is_err());
+    assert!(TcpStream::connect(receive.recv().unwrap()).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +90,7 @@ async fn postgres_keeps_its_data_over_a_kill_and_loses_it_when_asked() {
     assert!(execute(&postgres, "SELECT id FROM seat").await.is_err());
     let address = postgres.address();
     drop(postgres);
-    assert!(std::net::TcpStream::connect(address).is_err());
+    assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]
@@ -101,6 +113,78 @@ fn a_failover_loses_the_writes_after_the_cut_and_no_others() {
     assert_eq!(cluster.replica_of(key), old_master);
     assert_eq!(cluster.planned_failover(key), old_master);
     assert_eq!(cluster.server(old_master).command::<i64>(&["INCR", key]), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_moves_under_load_and_nobody_notices() {
+    let cluster = RedisCluster::start();
+    let slot = cluster.slot_of("{moving}");
+    let home = cluster.master_of_slot(slot);
+    let away = cluster.masters().into_iter().find(|master| *master != home).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut load = JoinSet::new();
+    for task in 0..4 {
+        let client = ClusterClient::new(cluster.urls()).unwrap();
+        let mut connection = client.get_async_connection().await.unwrap();
+        let stop = Arc::clone(&stop);
+        load.spawn(async move {
+            let mut counts = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let key = format!("{{moving}}:{task}:{}", counts % 20);
+                redis::cmd("INCR").arg(key).exec_async(&mut connection).await.unwrap();
+                counts += 1;
+            }
+            counts
+        });
+    }
+    let keys = (0..4).flat_map(|task| (0..20).map(move |number| format!("{{moving}}:{task}:{number}")));
+    while !keys.clone().all(|key| cluster.server(home).command::<bool>(&["EXISTS", &key])) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut moving = cluster.begin_slot_move(slot, away);
+    assert_eq!(cluster.move_some_keys(&mut moving, 5), 5);
+    assert!(cluster.finish_slot_move(moving) >= 80);
+    assert_eq!(cluster.master_of_slot(slot), away);
+    assert!(cluster.move_slot(slot, home) >= 80);
+    stop.store(true, Ordering::Relaxed);
+    let counted: u64 = load.join_all().await.into_iter().sum();
+    let stored: u64 = keys.map(|key| cluster.server(home).command::<u64>(&["GET", &key])).sum();
+    assert_eq!(counted, stored);
+}
+
+/// The test runs itself as another process, which starts servers and then waits to be killed.
+#[test]
+fn servers_end_with_a_test_that_is_killed() {
+    if std::env::var_os(VICTIM).is_some() {
+        let (redis, postgres) = (RedisServer::start(), Postgres::start());
+        println!("victim {} {}", redis.address(), postgres.address());
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    let name = "servers_end_with_a_test_that_is_killed";
+    // A test that is killed leaves its folders behind, and this one tidies up after it.
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture"])
+        .env(VICTIM, "1")
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(victim.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let line =
+        lines.into_iter().find(|line| line.contains("victim ")).expect("the victim started its servers");
+    let (_, addresses) = line.split_once("victim ").unwrap();
+    let addresses: Vec<&str> = addresses.split(' ').collect();
+    assert!(addresses.iter().all(|address| TcpStream::connect(address).is_ok()));
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while addresses.iter().any(|address| TcpStream::connect(address).is_ok()) {
+        assert!(Instant::now() < deadline, "a server outlived its test");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 async fn execute(postgres: &Postgres, statements: &str) -> Result<(), tokio_postgres::Error> {

@@ -4,14 +4,17 @@
 //! cluster decides, so ask: [`RedisCluster::master_of`], [`RedisCluster::replica_of`].
 
 mod faults;
+mod slots;
 mod view;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use faults::LostWrites;
+pub use slots::SlotMove;
 use view::{View, agree, owner_of};
 
 use super::redis_server::{Persistence, RedisOptions, RedisServer, value_in};
+use super::wait;
 
 const MASTERS: usize = 3;
 const NODES: usize = 6;
@@ -153,6 +156,12 @@ impl RedisCluster {
         replicas.next().map(|(node, _)| node).expect("a replica that answers")
     }
 
+    /// The nodes that answer and are masters.
+    pub fn masters(&self) -> Vec<ClusterNode> {
+        let masters = self.answering().filter(|(_, server)| server.info("replication", "role") == "master");
+        masters.map(|(node, _)| node).collect()
+    }
+
     /// Starts a killed or stopped node again with its data, and waits until it has found its place.
     pub fn restart(&mut self, node: ClusterNode) {
         self.nodes[node.0].restart();
@@ -220,16 +229,11 @@ impl RedisCluster {
     }
 
     fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + AGREE_TIME_MAX;
-        while !condition(self) {
-            assert!(
-                Instant::now() < deadline,
-                "not within {AGREE_TIME_MAX:?}: {what}\n{:#?}\n{}",
-                self.views(),
-                self.nodes.iter().map(|node| format!("{}\n", node.log_tail())).collect::<String>()
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let details = || {
+            let logs = self.nodes.iter().map(RedisServer::log_tail).collect::<Vec<_>>().join("\n");
+            format!("{:#?}\n{logs}", self.views())
+        };
+        wait::until(what, AGREE_TIME_MAX, || condition(self), details);
     }
 }
 

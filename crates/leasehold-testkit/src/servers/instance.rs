@@ -87,7 +87,7 @@ impl Instance {
     /// Starts a program in a new place and waits until it is ready; panics with its log when it is not.
     pub(crate) fn start(program: impl Program + 'static) -> Self {
         let program: Arc<dyn Program> = Arc::new(program);
-        for _ in 1..PORT_TRIES_MAX {
+        for _ in 0..PORT_TRIES_MAX {
             let mut instance =
                 Self { program: Arc::clone(&program), child: None, is_paused: false, place: Place::new() };
             instance.prepare();
@@ -159,7 +159,7 @@ impl Instance {
     /// Starts it again, on the same port and with its data, after it was killed or stopped.
     pub(crate) fn restart(&mut self) {
         assert!(!self.is_running(), "the server must end before it is started again");
-        for _ in 1..PORT_TRIES_MAX {
+        for _ in 0..PORT_TRIES_MAX {
             match self.try_run() {
                 Ok(()) => return,
                 Err(status) if !self.is_port_taken() => self.refuse_to_go_on(status),

@@ -78,3 +78,16 @@ pub(crate) fn on_path(program: &str, package: &str) -> PathBuf {
     let install = format!("apt-get install --no-install-recommends {package}");
     found.unwrap_or_else(|| panic!("`{program}` is not installed: {install}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_named_with_the_package_that_has_it() {
+        let panicked = std::panic::catch_unwind(|| on_path("no-such-program", "some-package"));
+        let message = panicked.unwrap_err().downcast::<String>().unwrap();
+        assert!(message.contains("`no-such-program`"), "{message}");
+        assert!(message.contains("apt-get install --no-install-recommends some-package"), "{message}");
+    }
+}
