@@ -20,6 +20,7 @@
 mod redis_server;
 
 mod cluster;
+mod sentinel;
 
 mod postgres;
 
@@ -31,3 +32,4 @@ mod wait;
 pub use cluster::{ClusterNode, ClusterOptions, LostWrites, RedisCluster, Slot, SlotMove};
 pub use postgres::Postgres;
 pub use redis_server::{Persistence, RedisOptions, RedisServer, independent};
+pub use sentinel::RedisSentinel;

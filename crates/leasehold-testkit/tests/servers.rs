@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_testkit::servers::{Persistence, Postgres, RedisCluster, RedisServer, independent};
+use leasehold_testkit::servers::{
+    Persistence, Postgres, RedisCluster, RedisSentinel, RedisServer, independent,
+};
 use redis::cluster::ClusterClient;
 use tokio::task::JoinSet;
 
@@ -150,6 +152,19 @@ async fn a_slot_moves_under_load_and_nobody_notices() {
     let counted: u64 = load.join_all().await.into_iter().sum();
     let stored: u64 = keys.map(|key| cluster.server(home).command::<u64>(&["GET", &key])).sum();
     assert_eq!(counted, stored);
+}
+
+#[test]
+fn sentinels_name_a_new_master_when_the_old_one_is_killed() {
+    let mut redis = RedisSentinel::start();
+    let old = redis.master().address();
+    let () = redis.master().command(&["SET", "seat", "A-1"]);
+    assert_eq!(redis.master().command::<u32>(&["WAIT", "2", "5000"]), 2);
+    let new = redis.kill_master();
+    assert_ne!(new.address(), old);
+    assert_eq!(new.command::<String>(&["GET", "seat"]), "A-1");
+    redis.restart_killed();
+    assert_ne!(redis.master().address(), old);
 }
 
 /// The test runs itself as another process, which starts servers and then waits to be killed.

@@ -1,0 +1,171 @@
+//! A Redis master with two replicas, watched by three Sentinels that agree on a new master when it is gone.
+
+use std::process::Command;
+use std::time::Duration;
+
+use redis::RedisResult;
+use rustix::process::Signal;
+
+use super::instance::{Instance, Place, Program};
+use super::redis_server::{RedisServer, try_command, value_in};
+use super::{spawner, wait};
+
+const REPLICAS: usize = 2;
+const SENTINELS: usize = 3;
+const QUORUM: usize = 2;
+/// How long the Sentinels may take to agree; a failover takes 2 to 4 seconds.
+const AGREE_TIME_MAX: Duration = Duration::from_secs(40);
+const MASTER_NAME: &str = "leasehold";
+
+/// Three Redis servers and three Sentinels. They are gone when this is dropped.
+#[derive(Debug)]
+pub struct RedisSentinel {
+    servers: Vec<RedisServer>,
+    sentinels: Vec<Instance>,
+}
+
+#[derive(Debug)]
+struct SentinelProgram {
+    master_port: u16,
+}
+
+impl RedisSentinel {
+    /// Starts all six, and waits until every Sentinel knows the others and both replicas.
+    pub fn start() -> Self {
+        let master = RedisServer::start();
+        let master_port = master.port();
+        let replica = RedisServer::options().args(&["--replicaof", "127.0.0.1", &master_port.to_string()]);
+        let mut servers = replica.start_independent(REPLICAS);
+        servers.insert(0, master);
+        wait::until(
+            "both replicas are in step",
+            AGREE_TIME_MAX,
+            || servers[1..].iter().all(|replica| replica.info("replication", "master_link_status") == "up"),
+            String::new,
+        );
+        let sentinels = (0..SENTINELS).map(|_| Instance::start(SentinelProgram { master_port })).collect();
+        let this = Self { servers, sentinels };
+        this.wait_until("every Sentinel knows everybody", |this| {
+            this.sentinels.iter().all(|sentinel| this.knows_everybody(sentinel))
+        });
+        this
+    }
+
+    /// What the Sentinels call the master.
+    pub fn master_name(&self) -> &str {
+        MASTER_NAME
+    }
+
+    /// `redis://127.0.0.1:port` of every Sentinel, as a client wants them.
+    pub fn sentinel_urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(url).collect()
+    }
+
+    /// `127.0.0.1:port` of every Sentinel.
+    pub fn sentinel_addresses(&self) -> Vec<String> {
+        self.sentinels.iter().map(|sentinel| sentinel.place().address()).collect()
+    }
+
+    /// All Redis servers, master and replicas.
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The same, to do something to one of them.
+    pub fn servers_mut(&mut self) -> &mut [RedisServer] {
+        &mut self.servers
+    }
+
+    /// The server that all Sentinels call the master; waits until they agree on one that runs.
+    pub fn master(&self) -> &RedisServer {
+        self.wait_until("the Sentinels agree on a master", |this| this.agreed_master().is_some());
+        &self.servers[self.agreed_master().expect("they agreed just now")]
+    }
+
+    /// Kills the master and waits until another has taken over. Returns the new master.
+    pub fn kill_master(&mut self) -> &RedisServer {
+        self.wait_until("the Sentinels agree on a master", |this| this.agreed_master().is_some());
+        let old = self.agreed_master().expect("they agreed just now");
+        self.servers[old].kill9();
+        self.master()
+    }
+
+    /// Starts every killed server again, and waits until it copies the master of today.
+    pub fn restart_killed(&mut self) {
+        self.servers.iter_mut().filter(|server| !server.is_running()).for_each(RedisServer::restart);
+        self.wait_until("all other servers copy the master", |this| {
+            let Some(master) = this.agreed_master() else { return false };
+            let port = this.servers[master].port().to_string();
+            let others = this.servers.iter().enumerate().filter(|(index, _)| *index != master);
+            others.map(|(_, server)| server).all(|server| {
+                server.info("replication", "master_port") == port
+                    && server.info("replication", "master_link_status") == "up"
+            })
+        });
+    }
+
+    /// The running server that all Sentinels name and that takes itself for the master too.
+    fn agreed_master(&self) -> Option<usize> {
+        let mut named = self.sentinels.iter().map(master_port);
+        let port = named.next()??;
+        let index = self.servers.iter().position(|server| server.port() == port)?;
+        let agreed = named.all(|other| other == Some(port)) && self.servers[index].is_running();
+        (agreed && self.servers[index].info("replication", "role") == "master").then_some(index)
+    }
+
+    fn knows_everybody(&self, sentinel: &Instance) -> bool {
+        let info: RedisResult<String> = try_command(&url(sentinel), &["INFO", "sentinel"]);
+        let wanted = format!("status=ok,address={}", self.servers[0].address());
+        let line = info.ok().and_then(|info| value_in(&info, "master0")).unwrap_or_default();
+        line.contains(&wanted) && line.ends_with(&format!("slaves={REPLICAS},sentinels={SENTINELS}"))
+    }
+
+    fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let logs = || {
+            let sentinels = self.sentinels.iter().map(Instance::log_tail);
+            sentinels.chain(self.servers.iter().map(RedisServer::log_tail)).collect::<Vec<_>>().join("\n")
+        };
+        wait::until(what, AGREE_TIME_MAX, || condition(self), logs);
+    }
+}
+
+impl Program for SentinelProgram {
+    /// A Sentinel keeps what it learns in its settings, so they are a file that it may write.
+    fn prepare(&self, place: &Place) {
+        let settings = format!(
+            "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER_NAME} 127.0.0.1 {} {QUORUM}\n\
+             sentinel down-after-milliseconds {MASTER_NAME} 1000\nsentinel failover-timeout {MASTER_NAME} 3000\n",
+            place.port(),
+            place.data().display(),
+            self.master_port,
+        );
+        std::fs::write(place.data().join("sentinel.conf"), settings)
+            .expect("a file for a Sentinel's settings");
+    }
+
+    fn command(&self, place: &Place) -> Command {
+        let mut command = spawner::tied_to_us(&spawner::on_path("redis-server", "redis-server"), None);
+        command.arg(place.data().join("sentinel.conf")).arg("--sentinel");
+        command
+    }
+
+    fn is_ready(&self, place: &Place, pid: u32) -> bool {
+        let info: RedisResult<String> =
+            try_command(&format!("redis://{}", place.address()), &["INFO", "server"]);
+        info.is_ok_and(|info| value_in(&info, "process_id") == Some(pid.to_string()))
+    }
+
+    fn stop_signal(&self) -> Signal {
+        Signal::TERM
+    }
+}
+
+fn url(sentinel: &Instance) -> String {
+    format!("redis://{}", sentinel.place().address())
+}
+
+fn master_port(sentinel: &Instance) -> Option<u16> {
+    let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME];
+    let named: Option<(String, u16)> = try_command(&url(sentinel), &words).ok();
+    named.map(|(_, port)| port)
+}
