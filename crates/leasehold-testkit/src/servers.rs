@@ -24,6 +24,8 @@ mod sentinel;
 
 mod postgres;
 
+mod proxy;
+
 mod instance;
 mod port;
 mod spawner;
@@ -31,5 +33,6 @@ mod wait;
 
 pub use cluster::{ClusterNode, ClusterOptions, LostWrites, RedisCluster, Slot, SlotMove};
 pub use postgres::Postgres;
+pub use proxy::{Direction, FaultProxy, Traffic};
 pub use redis_server::{Persistence, RedisOptions, RedisServer, independent};
 pub use sentinel::RedisSentinel;

@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{
-    Persistence, Postgres, RedisCluster, RedisSentinel, RedisServer, independent,
+    Direction, FaultProxy, Persistence, Postgres, RedisCluster, RedisSentinel, RedisServer, independent,
 };
+use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
+use redis::{AsyncConnectionConfig, RedisResult};
 use tokio::task::JoinSet;
 
 /// Set in a test that was started by another test in order to be killed.
@@ -167,6 +169,59 @@ fn sentinels_name_a_new_master_when_the_old_one_is_killed() {
     assert_ne!(redis.master().address(), old);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_loses_the_answer_of_a_command_that_took_effect() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    let mut connection = connect(&proxy).await.unwrap();
+    assert_eq!(increment(&mut connection).await.unwrap(), 1);
+    assert_eq!(proxy.traffic().swallowed_answer_bytes, 0);
+    proxy.swallow(Direction::Answers);
+    assert!(increment(&mut connection).await.unwrap_err().is_timeout());
+    assert_eq!(proxy.traffic().swallowed_answer_bytes, ":2\r\n".len() as u64);
+    assert_eq!(redis.command::<i64>(&["GET", "counter"]), 2);
+    // What comes after a gap must not be taken for the answer that was lost.
+    proxy.pass().await;
+    assert!(increment(&mut connection).await.unwrap_err().is_connection_dropped());
+    assert_eq!(increment(&mut connect(&proxy).await.unwrap()).await.unwrap(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_swallows_requests_delays_cuts_and_refuses() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    let mut connection = connect(&proxy).await.unwrap();
+    proxy.swallow(Direction::Requests);
+    assert!(increment(&mut connection).await.unwrap_err().is_timeout());
+    assert!(proxy.traffic().swallowed_request_bytes > 0);
+    assert_eq!(redis.command::<Option<i64>>(&["GET", "counter"]), None);
+    proxy.pass().await;
+    assert_eq!(proxy.traffic().open, 0);
+
+    let mut connection = connect(&proxy).await.unwrap();
+    for direction in [Direction::Requests, Direction::Answers] {
+        proxy.delay(direction, Duration::from_millis(60));
+    }
+    let begun = Instant::now();
+    assert_eq!(increment(&mut connection).await.unwrap(), 1);
+    assert!(begun.elapsed() >= Duration::from_millis(120));
+    proxy.pass().await;
+    assert_eq!(increment(&mut connection).await.unwrap(), 2);
+
+    proxy.refuse().await;
+    assert_eq!(increment(&mut connection).await.unwrap(), 3);
+    assert!(TcpStream::connect(proxy.address()).is_err());
+    assert_eq!(proxy.cut().await, 1);
+    assert!(increment(&mut connection).await.is_err());
+    proxy.pass().await;
+    let address = proxy.address();
+    assert_eq!(increment(&mut connect(&proxy).await.unwrap()).await.unwrap(), 4);
+    drop(proxy);
+    while TcpStream::connect(&address).is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// The test runs itself as another process, which starts servers and then waits to be killed.
 #[test]
 fn servers_end_with_a_test_that_is_killed() {
@@ -200,6 +255,16 @@ fn servers_end_with_a_test_that_is_killed() {
         assert!(Instant::now() < deadline, "a server outlived its test");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+async fn connect(proxy: &FaultProxy) -> RedisResult<MultiplexedConnection> {
+    let client = redis::Client::open(format!("redis://{}", proxy.address()))?;
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_millis(500)));
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+async fn increment(connection: &mut MultiplexedConnection) -> RedisResult<i64> {
+    redis::cmd("INCR").arg("counter").query_async(connection).await
 }
 
 async fn execute(postgres: &Postgres, statements: &str) -> Result<(), tokio_postgres::Error> {
