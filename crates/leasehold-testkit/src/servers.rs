@@ -24,6 +24,7 @@ mod sentinel;
 
 mod postgres;
 
+mod clock;
 mod proxy;
 
 mod instance;
@@ -31,8 +32,9 @@ mod port;
 mod spawner;
 mod wait;
 
+pub use clock::ClockShift;
 pub use cluster::{ClusterNode, ClusterOptions, LostWrites, RedisCluster, Slot, SlotMove};
-pub use postgres::Postgres;
+pub use postgres::{Postgres, PostgresOptions};
 pub use proxy::{Direction, FaultProxy, Traffic};
 pub use redis_server::{Persistence, RedisOptions, RedisServer, independent};
 pub use sentinel::RedisSentinel;

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{
-    Direction, FaultProxy, Persistence, Postgres, RedisCluster, RedisSentinel, RedisServer, independent,
+    ClockShift, Direction, FaultProxy, Persistence, Postgres, RedisCluster, RedisSentinel, RedisServer,
+    independent,
 };
 use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
@@ -220,6 +221,40 @@ async fn the_proxy_swallows_requests_delays_cuts_and_refuses() {
     while TcpStream::connect(&address).is_ok() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+}
+
+#[test]
+fn a_shifted_clock_ends_and_prolongs_the_life_of_keys() {
+    let clock = ClockShift::new();
+    let redis = RedisServer::options().clock(&clock).start();
+    let seconds = || redis.command::<(i64, i64)>(&["TIME"]).0;
+    let begun = seconds();
+    let () = redis.command(&["SET", "seat", "A-1", "PX", "30000"]);
+    assert!((29_000..=30_000).contains(&redis.command::<i64>(&["PTTL", "seat"])));
+    clock.set_ms(60_000);
+    assert!((60..70).contains(&(seconds() - begun)));
+    assert_eq!(redis.command::<Option<String>>(&["GET", "seat"]), None);
+    let () = redis.command(&["SET", "seat", "A-1", "PX", "30000"]);
+    clock.set_ms(-3_600_000);
+    assert!((-3_600..-3_590).contains(&(seconds() - begun)));
+    assert!((3_680_000..=3_690_000).contains(&redis.command::<i64>(&["PTTL", "seat"])));
+    clock.set_ms(500);
+    assert!((0..10).contains(&(seconds() - begun)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shifted_clock_reaches_open_connections_of_postgres() {
+    let clock = ClockShift::new();
+    let postgres = Postgres::options().clock(&clock).start();
+    let (client, connection) = tokio_postgres::connect(&postgres.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("CREATE TABLE mark AS SELECT clock_timestamp() AS at").await.unwrap();
+    clock.set_ms(3_600_000);
+    let ahead = "SELECT clock_timestamp() - at > interval '59 minutes' FROM mark";
+    assert!(client.query_one(ahead, &[]).await.unwrap().get::<_, bool>(0));
+    clock.set_ms(-3_600_000);
+    let behind = "SELECT clock_timestamp() - at < interval '-59 minutes' FROM mark";
+    assert!(client.query_one(behind, &[]).await.unwrap().get::<_, bool>(0));
 }
 
 /// The test runs itself as another process, which starts servers and then waits to be killed.

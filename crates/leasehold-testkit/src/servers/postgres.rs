@@ -5,9 +5,17 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
+use super::clock::ClockShift;
 use super::instance::{Instance, Place, Program};
 use super::spawner::{self, User};
 use crate::signals;
+
+/// How a PostgreSQL server is started.
+#[derive(Debug, Clone, Default)]
+pub struct PostgresOptions {
+    args: Vec<String>,
+    clock: Option<ClockShift>,
+}
 
 /// A PostgreSQL server. It is gone when this is dropped.
 #[derive(Debug)]
@@ -21,20 +29,44 @@ struct PostgresProgram {
     programs: PathBuf,
     /// Whom it runs as: PostgreSQL refuses to be root.
     user: Option<User>,
-    args: Vec<String>,
+    options: PostgresOptions,
+}
+
+impl PostgresOptions {
+    /// The same with more arguments: `&["-c", "max_connections=300"]`.
+    pub fn args(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(|&arg| arg.to_owned()));
+        self
+    }
+
+    /// The same by this clock.
+    pub fn clock(mut self, clock: &ClockShift) -> Self {
+        self.clock = Some(clock.clone());
+        self
+    }
+
+    /// Makes an empty database and starts the server; panics with its log when it does not start.
+    pub fn start(&self) -> Postgres {
+        let user = rustix::process::geteuid().is_root().then(unprivileged_user);
+        let program = PostgresProgram { programs: programs(), user, options: self.clone() };
+        Postgres { instance: Instance::start(program) }
+    }
 }
 
 impl Postgres {
     /// A server with an empty database, open to everybody on this machine as the user `postgres`.
     pub fn start() -> Self {
-        Self::start_with(&[])
+        Self::options().start()
     }
 
-    /// The same with more arguments: `&["-c", "max_connections=300"]`.
+    /// For a server with something different.
+    pub fn options() -> PostgresOptions {
+        PostgresOptions::default()
+    }
+
+    /// The same as [`start`](Self::start) with more arguments: `&["-c", "max_connections=300"]`.
     pub fn start_with(args: &[&str]) -> Self {
-        let args = args.iter().map(|&arg| arg.to_owned()).collect();
-        let user = rustix::process::geteuid().is_root().then(unprivileged_user);
-        Self { instance: Instance::start(PostgresProgram { programs: programs(), user, args }) }
+        Self::options().args(args).start()
     }
 
     /// `postgres://postgres@127.0.0.1:port/postgres`.
@@ -114,7 +146,10 @@ impl Program for PostgresProgram {
         let mut command = spawner::tied_to_us(&self.programs.join("postgres"), self.user);
         command.arg("-D").arg(place.data()).args(["-p", &place.port().to_string()]);
         command.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
-        command.args(&self.args);
+        command.args(&self.options.args);
+        if let Some(clock) = &self.options.clock {
+            clock.set_for(&mut command);
+        }
         command
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{Connection, FromRedisValue, RedisResult};
 use rustix::process::Signal;
 
+use super::clock::ClockShift;
 use super::instance::{Instance, Place, Program};
 use super::spawner;
 
@@ -30,6 +31,7 @@ pub enum Persistence {
 pub struct RedisOptions {
     persistence: Persistence,
     args: Vec<String>,
+    clock: Option<ClockShift>,
     is_cluster_node: bool,
 }
 
@@ -46,7 +48,7 @@ pub fn independent(count: usize) -> Vec<RedisServer> {
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { persistence: Persistence::Always, args: Vec::new(), is_cluster_node: false }
+        Self { persistence: Persistence::Always, args: Vec::new(), clock: None, is_cluster_node: false }
     }
 }
 
@@ -60,6 +62,12 @@ impl RedisOptions {
     /// The same with more arguments: `&["--maxmemory", "10mb"]`.
     pub fn args(mut self, args: &[&str]) -> Self {
         self.args.extend(args.iter().map(|&arg| arg.to_owned()));
+        self
+    }
+
+    /// The same by this clock.
+    pub fn clock(mut self, clock: &ClockShift) -> Self {
+        self.clock = Some(clock.clone());
         self
     }
 
@@ -196,6 +204,9 @@ impl Program for RedisOptions {
             command.arg(place.folder().join("nodes.conf"));
         }
         command.args(&self.args);
+        if let Some(clock) = &self.clock {
+            clock.set_for(&mut command);
+        }
         command
     }
 
