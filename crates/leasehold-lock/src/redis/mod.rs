@@ -397,6 +397,13 @@ impl Backend for Redis {
     }
 
     async fn release(&self, held: &Held) -> Result<Released, StoreError> {
+        if let (Some(name), Order::Any) = (held.names.single(), held.order) {
+            let lock = self.keys.lock(name);
+            let channel = keys::channel(keys::slot(&lock));
+            let args = [held.owner.as_str(), self.publish(), "", "", &channel];
+            let released: u8 = self.link.run(&self.release, &[lock], &args).await?;
+            return Ok(if released == 1 { Released::Released } else { Released::NotHeld });
+        }
         let mut released = 0;
         for group in self.groups(held.names.as_slice()) {
             released += self.release_group(held, &group).await?;
