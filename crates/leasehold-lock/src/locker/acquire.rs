@@ -44,11 +44,21 @@ impl Acquired {
     }
 }
 
+/// Whether an owner may have asked before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// It was made for this acquisition.
+    Never,
+    /// The caller brought it.
+    Perhaps,
+}
+
 /// One acquisition on its way. Dropping it, at any point, undoes what it may have done.
 pub(super) struct Pursuit {
     core: Arc<Core>,
     held: Held,
     renewal: Renewal,
+    asked_before: Asked,
     /// Something may be left in the store.
     dirty: bool,
     /// A request had no answer.
@@ -56,12 +66,15 @@ pub(super) struct Pursuit {
 }
 
 impl Pursuit {
-    pub(super) fn new(core: Arc<Core>, held: Held, renewal: Renewal) -> Self {
-        Self { core, held, renewal, dirty: false, unsure: false }
+    pub(super) fn new(core: Arc<Core>, held: Held, renewal: Renewal, asked_before: Asked) -> Self {
+        Self { core, held, renewal, asked_before, dirty: false, unsure: false }
     }
 
     pub(super) async fn run(mut self, wait: Duration) -> Result<Acquired, LockError> {
         self.core.ensure_keeper_runs();
+        if self.asked_before == Asked::Perhaps {
+            self.core.registry.reclaim(&self.held.owner).await;
+        }
         let began = self.core.clock.now();
         let until = began + wait.min(WAIT_MAX);
         let mut watch: Option<(Watch, Busy)> = None;
@@ -76,7 +89,10 @@ impl Pursuit {
                     if let Some(guard) = self.hold(grant, sent, began) {
                         return Ok(Acquired::Granted(guard));
                     }
-                    // It came too late to be of use: given back, and asked for again.
+                    // It came too late to be of use: given back before it is asked for again, so that the
+                    // release cannot meet the next grant.
+                    self.unsure = true;
+                    let _ = self.core.backend.release(&self.held).await;
                     if self.core.clock.now() >= until {
                         let late = StoreError::Unknown("the answer came after the lease had ended".into());
                         return Err(self.failed(late));
@@ -178,8 +194,6 @@ impl Pursuit {
         let now = self.core.clock.now();
         let tenure = Arc::new(tenure);
         if tenure.deadline() <= now {
-            registry.give_back(Release::granted(self.held.clone(), now));
-            self.unsure = true;
             return None;
         }
         self.dirty = false;

@@ -17,6 +17,8 @@ use crate::error::{LostReason, StoreError};
 const RENEWALS_PER_CALL: usize = 128;
 /// Calls for renewal at the same time.
 const RENEWAL_CALLS_MAX: usize = 16;
+/// One short lease does not make the call for all others in it too short.
+const RENEWAL_TIME_MIN: Duration = Duration::from_millis(100);
 /// Releases at the same time.
 const RELEASES_MAX: usize = 64;
 /// A release that takes longer is tried again.
@@ -112,7 +114,8 @@ impl Keeper {
         let sent = self.clock.now();
         let leases: Vec<_> = batch.iter().map(|tenure| tenure.held.clone()).collect();
         let shortest = leases.iter().map(|lease| lease.ttl.length()).min().unwrap_or_default();
-        let answers = match tokio::time::timeout(shortest / 3, self.backend.renew(&leases)).await {
+        let time_max = (shortest / 3).max(RENEWAL_TIME_MIN);
+        let answers = match tokio::time::timeout(time_max, self.backend.renew(&leases)).await {
             Ok(answers) => answers,
             Err(elapsed) => {
                 let unknown = |_| Err(StoreError::Unknown(elapsed.to_string().into()));

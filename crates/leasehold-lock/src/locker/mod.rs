@@ -19,7 +19,7 @@ pub use guard::Guard;
 pub use meters::Meters;
 pub use tenure::LeaseState;
 
-use acquire::Pursuit;
+use acquire::{Asked, Pursuit};
 use advice::Advisor;
 use keeper::Keeper;
 use registry::Registry;
@@ -254,10 +254,13 @@ impl IntoFuture for Acquire {
         Box::pin(async move {
             let names = self.names.map_err(LockError::Invalid)?;
             let ttl = Ttl::new(self.ttl).map_err(|error| LockError::Invalid(error.into()))?;
+            let callers = self.owner.is_some();
             let owner = self.owner.unwrap_or_else(|| Owner::random(self.label.as_ref()));
             let renewal = if self.renew { Renewal::Until(self.hold_max) } else { Renewal::Off };
             let held = Held { names, owner, ttl, order: self.order };
-            Pursuit::new(self.core, held, renewal).run(self.wait).await
+            let pursuit =
+                Pursuit::new(self.core, held, renewal, if callers { Asked::Perhaps } else { Asked::Never });
+            pursuit.run(self.wait).await
         })
     }
 }

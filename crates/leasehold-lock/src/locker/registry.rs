@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::tenure::Tenure;
 use crate::backend::Held;
 use crate::clock::Moment;
+use crate::owner::Owner;
 
 /// Most releases that wait for the store. Beyond it the oldest are left to end by themselves.
 const RELEASES_MAX: usize = 10_000;
@@ -30,6 +31,8 @@ const RELEASE_TRIES_MAX: u32 = 8;
 pub(crate) struct Registry {
     inner: Mutex<Inner>,
     pub(crate) wake: Notify,
+    /// A release was answered, or not.
+    release_ended: Notify,
     keeper_runs: AtomicBool,
     next_id: AtomicU64,
 }
@@ -38,8 +41,8 @@ pub(crate) struct Registry {
 struct Inner {
     due: BTreeMap<(Moment, u64), Arc<Tenure>>,
     releases: VecDeque<Release>,
-    /// Releases that the keeper is busy with.
-    releasing: usize,
+    /// Whose releases the keeper is busy with.
+    releasing: Vec<Owner>,
     /// When the keeper looks next by itself.
     sleeps_until: Option<Moment>,
     closing: bool,
@@ -141,8 +144,30 @@ impl Registry {
     /// Puts a release that is not over back into the queue.
     pub(crate) fn released(&self, release: Release, now: Moment, answered: bool) {
         let mut inner = self.lock();
-        inner.releasing -= 1;
+        if let Some(at) = inner.releasing.iter().position(|owner| *owner == release.held.owner) {
+            inner.releasing.swap_remove(at);
+        }
         inner.releases.extend(release.again(now, answered));
+        drop(inner);
+        self.release_ended.notify_waiters();
+    }
+
+    /// Takes back an owner's releases that have not begun, and waits for those that have: an owner that asks
+    /// again after it gave up must not lose to its own past.
+    pub(crate) async fn reclaim(&self, owner: &Owner) {
+        loop {
+            let ended = self.release_ended.notified();
+            let mut ended = std::pin::pin!(ended);
+            ended.as_mut().enable();
+            {
+                let mut inner = self.lock();
+                inner.releases.retain(|release| release.held.owner != *owner);
+                if !inner.releasing.contains(owner) {
+                    return;
+                }
+            }
+            ended.await;
+        }
     }
 
     /// What to do at `now`: at most `renewals_max` leases and `releases_max` releases.
@@ -170,13 +195,13 @@ impl Registry {
                 inner.releases.push_back(release);
             }
         }
-        inner.releasing += turn.releases.len();
+        inner.releasing.extend(turn.releases.iter().map(|release| release.held.owner.clone()));
         let first_due = inner.due.first_key_value().map(|(&(due, _), _)| due);
         let first_release = inner.releases.iter().map(|release| release.not_before).min();
         turn.next = first_due.into_iter().chain(first_release).fold(turn.next, Moment::min);
         inner.sleeps_until = Some(turn.next);
         turn.finished =
-            inner.closing && inner.due.is_empty() && inner.releases.is_empty() && inner.releasing == 0;
+            inner.closing && inner.due.is_empty() && inner.releases.is_empty() && inner.releasing.is_empty();
         turn
     }
 
@@ -194,16 +219,17 @@ impl Registry {
     pub(crate) fn end_keeping(&self) {
         // Whatever its tasks were doing is not going to be reported.
         let mut inner = self.lock();
-        inner.releasing = 0;
+        inner.releasing.clear();
         inner.sleeps_until = None;
         drop(inner);
+        self.release_ended.notify_waiters();
         self.keeper_runs.store(false, Ordering::Release);
     }
 
     /// True while leases are watched over or names wait to be given back.
     pub(crate) fn is_busy(&self) -> bool {
         let inner = self.lock();
-        !inner.due.is_empty() || !inner.releases.is_empty() || inner.releasing > 0
+        !inner.due.is_empty() || !inner.releases.is_empty() || !inner.releasing.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

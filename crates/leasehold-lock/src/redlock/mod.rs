@@ -8,12 +8,14 @@
 //! may have forgotten what it agreed to does not vote until its counters were copied from the others, see
 //! `admission.rs`.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::task::AbortHandle;
 
 mod admission;
 mod inspect;
@@ -29,6 +31,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::StoreError;
 use crate::lease::{Busy, Fence, Grant, Guarantee, Guarantees, LeaseView, Ttl};
 use crate::name::LockName;
+use crate::owner::Owner;
 use crate::redis::keys::{self, Keys};
 use crate::redis::link::{Ears, Lua};
 use crate::redis::{BadRedisUrl, PREFIX_DEFAULT, url};
@@ -41,6 +44,8 @@ const PROPOSALS_MAX: u32 = 8;
 const COUNTERS: u16 = 1_024;
 /// More servers make no sense, and one word has room for their votes.
 const SERVERS_MAX: usize = 63;
+/// Owners whose releases wait to be repeated; beyond that their locks end by themselves.
+const REPEATS_MAX: usize = 10_000;
 /// A server that did not answer a release is told again after this.
 const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -60,6 +65,8 @@ struct Inner {
     renew: Lua,
     /// One look at the set at a time.
     admission: tokio::sync::Mutex<()>,
+    /// Releases that are to be repeated, by owner.
+    repeats: Mutex<HashMap<Owner, Vec<AbortHandle>>>,
 }
 
 /// Why a URL names no set of servers.
@@ -111,6 +118,7 @@ impl Redlock {
                 release: Lua::new(include_str!("../redis/scripts/release.lua")),
                 renew: Lua::new(include_str!("../redis/scripts/renew.lua")),
                 admission: tokio::sync::Mutex::default(),
+                repeats: Mutex::default(),
             }),
         })
     }
@@ -274,6 +282,30 @@ impl Inner {
         node.link.run(&self.release, &keys, &args).await
     }
 
+    /// Tells a server again, unless the owner asks for the lock once more before that.
+    fn release_again_later(self: &Arc<Self>, node: Arc<Node>, held: Held) {
+        let inner = self.clone();
+        let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
+        if repeats.len() >= REPEATS_MAX {
+            return;
+        }
+        let owner = held.owner.clone();
+        let repeat = tokio::spawn(async move {
+            tokio::time::sleep(RELEASE_AGAIN_AFTER).await;
+            let _ = tokio::time::timeout(RELEASE_AGAIN_AFTER, inner.release_on(&node, &held)).await;
+            inner.repeats.lock().unwrap_or_else(PoisonError::into_inner).remove(&held.owner);
+        });
+        repeats.entry(owner).or_default().push(repeat.abort_handle());
+    }
+
+    /// A repeated release must not meet a new grant of the same owner.
+    fn stop_repeats(&self, owner: &Owner) {
+        let repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).remove(owner);
+        for repeat in repeats.into_iter().flatten() {
+            repeat.abort();
+        }
+    }
+
     async fn renew_on(&self, node: &Node, leases: &[Held]) -> Result<Vec<u8>, StoreError> {
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         let lengths: Vec<String> = leases.iter().map(|held| held.ttl.as_millis().to_string()).collect();
@@ -330,6 +362,7 @@ impl Backend for Redlock {
         if request.order == Order::Fifo {
             return Err(StoreError::Refused("independent servers keep no queue".into()));
         }
+        self.inner.stop_repeats(request.owner);
         self.inner.admit_outsiders().await?;
         let attempt = match tokio::time::timeout(ACQUIRE_TIME_MAX, self.inner.acquire(request)).await {
             Ok(attempt) => attempt,
@@ -384,12 +417,8 @@ impl Backend for Redlock {
                 released += usize::from(names == held.names.as_slice().len());
                 continue;
             }
-            // What it was asked before may still reach it: it is told again, later.
-            let (inner, node, held) = (inner.clone(), node.clone(), held.clone());
-            tokio::spawn(async move {
-                tokio::time::sleep(RELEASE_AGAIN_AFTER).await;
-                let _ = tokio::time::timeout(RELEASE_AGAIN_AFTER, inner.release_on(&node, &held)).await;
-            });
+            // What it was asked before may still reach it.
+            inner.release_again_later(node.clone(), held.clone());
         }
         if released >= inner.quorum() {
             Ok(Released::Released)

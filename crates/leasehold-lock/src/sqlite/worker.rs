@@ -75,7 +75,6 @@ impl Worker {
 
     fn answer(&mut self, batch: Vec<Ask>) {
         let now = self.clock.now();
-        let mut rings = Vec::new();
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let table = match transaction {
             Ok(transaction) => Table { transaction, now },
@@ -84,32 +83,48 @@ impl Worker {
                 return batch.into_iter().for_each(|ask| ask.fail(&text));
             }
         };
-        let answers: Vec<Answer> = batch.into_iter().map(|ask| ask.answer(&table, &mut rings)).collect();
-        let committed = table.transaction.commit().map_err(|error| error.to_string());
+        let mut outcome = Outcome::default();
+        let answers: Vec<Answer> = batch.into_iter().map(|ask| ask.answer(&table, &mut outcome)).collect();
+        // What failed may have done a part: then nothing of this transaction stays.
+        let committed = match outcome.failure {
+            None => table.transaction.commit().map_err(|error| error.to_string()),
+            Some(failure) => Err(failure),
+        };
         for answer in answers {
             answer(committed.as_ref().copied().map_err(String::as_str));
         }
-        for what in rings {
+        for what in outcome.rings {
             self.bells.ring(&what);
         }
     }
 }
 
+/// What came of a batch.
+#[derive(Default)]
+struct Outcome {
+    /// Who is to be woken.
+    rings: Vec<String>,
+    /// The first failure, if there was one.
+    failure: Option<String>,
+}
+
 impl Ask {
-    fn answer(self, table: &Table<'_>, rings: &mut Vec<String>) -> Answer {
+    fn answer(self, table: &Table<'_>, outcome: &mut Outcome) -> Answer {
         match self {
-            Self::Acquire(held, reply) => later(reply, table.acquire(&held)),
-            Self::Renew(leases, reply) => later(reply, leases.iter().map(|held| table.renew(held)).collect()),
+            Self::Acquire(held, reply) => outcome.answer(reply, table.acquire(&held)),
+            Self::Renew(leases, reply) => {
+                outcome.answer(reply, leases.iter().map(|held| table.renew(held)).collect())
+            }
             Self::Release(held, reply) => {
                 let released = table.release(&held).map(|(released, next)| {
-                    rings.extend(next);
-                    rings.extend(held.names.as_slice().iter().map(|name| name.as_str().to_owned()));
+                    outcome.rings.extend(next);
+                    outcome.rings.extend(held.names.as_slice().iter().map(|name| name.as_str().to_owned()));
                     released
                 });
-                later(reply, released)
+                outcome.answer(reply, released)
             }
-            Self::Inspect(name, reply) => later(reply, table.view(&name)),
-            Self::List(query, reply) => later(reply, table.page(&query)),
+            Self::Inspect(name, reply) => outcome.answer(reply, table.view(&name)),
+            Self::List(query, reply) => outcome.answer(reply, table.page(&query)),
         }
     }
 
@@ -124,16 +139,18 @@ impl Ask {
     }
 }
 
-/// Answers when it is known whether the transaction was committed. Nobody may be there any more to hear it.
-fn later<T: 'static>(reply: Reply<T>, result: rusqlite::Result<T>) -> Answer {
-    Box::new(move |committed| {
-        let answer = match (committed, result) {
-            (Ok(()), Ok(value)) => Ok(value),
-            (Ok(()), Err(error)) => Err(StoreError::Refused(error.into())),
-            (Err(error), _) => return unanswered(reply, error),
-        };
-        let _ = reply.send(answer);
-    })
+impl Outcome {
+    /// Answers when it is known whether the transaction was committed. Nobody may be there any more to hear it.
+    fn answer<T: 'static>(&mut self, reply: Reply<T>, result: rusqlite::Result<T>) -> Answer {
+        if let Err(error) = &result {
+            self.failure.get_or_insert_with(|| error.to_string());
+        }
+        Box::new(move |committed| match (committed, result) {
+            (Ok(()), Ok(value)) => _ = reply.send(Ok(value)),
+            (Ok(()), Err(error)) => unanswered(reply, &error.to_string()),
+            (Err(error), _) => unanswered(reply, error),
+        })
+    }
 }
 
 fn unanswered<T>(reply: Reply<T>, error: &str) {

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold_lock::backend::Renewed;
+use leasehold_lock::backend::{Released, Renewed};
 use leasehold_lock::{Locker, Settings};
 
 use super::{LONG, PATIENCE, Store, ask, granted, held, name, names, owner};
@@ -76,6 +76,25 @@ pub async fn waiting_dropped_at_any_await_leaves_nothing(store: Store) {
         }
     }
     panic!("it never finished");
+}
+
+/// What is given back for an acquisition that was dropped must not hit the same owner's next one.
+pub async fn owner_that_gave_up_and_asks_again_keeps_the_lock(store: Store) {
+    let locker = Locker::with_settings(store.clone(), Settings::default());
+    let (name, me) = (name("again"), owner());
+    for polls in 1..4 {
+        let given_up = async { locker.acquire(names(&name)).owner(me.clone()).ttl(LONG).await };
+        drop(polled(polls, given_up).await);
+        let acquired = locker.acquire(names(&name)).owner(me.clone()).ttl(LONG).await.unwrap();
+        let guard = acquired.granted().expect("nobody else wants it");
+        // Longer than what is given back for an abandoned acquisition goes on.
+        let until = Instant::now() + Duration::from_millis(1_300);
+        while Instant::now() < until {
+            assert!(store.inspect(&name).await.unwrap().is_some(), "its own past took the lock away");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
 }
 
 /// Giving back.
