@@ -604,3 +604,21 @@ async fn what_waits_for_an_operator_and_for_the_tables_is_counted() {
     engine.execute(Request::new(Command::RevokeHold(kept.id))).await.unwrap();
     until(|| meters.holds_overdue.get() == 0 && meters.revoked.get() == 1).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_has_an_answer_sees_its_effect_and_a_stream_ends_after_its_last_change() {
+    let folder = folder();
+    let engine = open(&folder.path().join("a.db"));
+    let venue = create_event(&engine, 1, 500).await;
+    let mut stream = engine.subscribe(&venue, Since::Nothing).await.unwrap();
+    for seat in 0..500 {
+        engine.execute(hold(&venue, seat, 60_000)).await.unwrap();
+        assert_eq!(engine.event(&venue).await.unwrap().counts.held, seat + 1);
+    }
+    engine.close().await;
+    let mut changes = 0;
+    while let StreamStep::Changes(more) = stream.next().await {
+        changes += more.len();
+    }
+    assert_eq!(changes, 500);
+}

@@ -127,11 +127,11 @@ impl Step {
     async fn run(mut self) -> StreamStep {
         loop {
             let ended = *self.published.borrow_and_update() == u64::MAX;
-            if ended {
-                return StreamStep::End;
-            }
             if let Some(step) = self.ready() {
                 return step;
+            }
+            if ended {
+                return StreamStep::End;
             }
             if self.published.changed().await.is_err() {
                 return StreamStep::End;

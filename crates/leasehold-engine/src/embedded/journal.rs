@@ -185,20 +185,22 @@ pub(crate) fn replay_entry(
 /// The entry as the stream shows it.
 pub(crate) fn change_of(epoch: Epoch, changes: &Changes, entry: &Entry) -> Change {
     let touched = changes.touched_by(entry);
-    let seats = touched.iter().filter_map(|thing| match *thing {
-        Touched::Seat(_, seat, _, status) => Some(SeatUpdate { seat, status }),
-        _ => None,
-    });
-    let pools = touched.iter().filter_map(|thing| match *thing {
-        Touched::Pool(_, pool, counts) => Some((pool, counts)),
-        _ => None,
-    });
+    // Exactly as much room as is needed: every entry comes through here.
+    let mut seats = Vec::with_capacity(touched.iter().filter(|one| matches!(one, Touched::Seat(..))).count());
+    let mut pools = Vec::new();
+    for thing in touched {
+        match *thing {
+            Touched::Seat(_, seat, _, status) => seats.push(SeatUpdate { seat, status }),
+            Touched::Pool(_, pool, counts) => pools.push((pool, counts)),
+            _ => {}
+        }
+    }
     Change {
         version: Version { epoch, number: entry.version },
         at: entry.at,
         kind: entry.kind,
-        seats: seats.collect(),
-        pools: pools.collect(),
+        seats: seats.into(),
+        pools: pools.into(),
     }
 }
 

@@ -1,21 +1,43 @@
-//! Bringing answers to their callers.
+//! Telling what was committed: first the readers of the feed, then the callers.
 //!
 //! A caller that is woken from outside its runtime goes through a lock and often a system call, for each of a thousand
-//! callers of a commit. So the writer hands all answers of a commit to one task, which wakes the callers from within.
+//! callers of a commit. So the writer hands all that a commit has to tell to one task, which wakes everyone from within,
+//! while the writer is busy with the next commit. Commits are told in order, and a caller is told after the feed shows
+//! what it caused, so whoever has an answer also sees its effect.
 
+use std::sync::Arc;
+
+use leasehold_core::EventNo;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Done, EngineError};
+use super::hall::Hall;
+use crate::{Change, Done, EngineError, EventSummary};
 
 /// An answer and who waits for it.
 pub(crate) type Answer = (oneshot::Sender<Result<Done, EngineError>>, Result<Done, EngineError>);
 
-/// Brings answers to callers. What it has taken it delivers, also when the engine closes.
-#[derive(Debug)]
+/// Something else to be said, to one who waits.
+pub(crate) type Saying = Box<dyn FnOnce() + Send>;
+
+/// What one commit has to tell.
+#[derive(Default)]
+pub(crate) struct News {
+    /// Changes in the order of their entries.
+    pub(crate) changes: Vec<(EventNo, Change)>,
+    /// How each event with a change stands after them, in the order of events.
+    pub(crate) events: Vec<(Arc<Hall>, EventSummary)>,
+    pub(crate) answers: Vec<Answer>,
+    /// Said at the end.
+    pub(crate) sayings: Vec<Saying>,
+}
+
+/// Tells the news. What it has taken it tells, also when the engine closes.
+#[derive(Debug, Clone)]
 pub(crate) struct Messenger {
-    /// None outside a runtime. The channel holds at most one answer for each caller that waits.
-    task: Option<mpsc::UnboundedSender<Vec<Answer>>>,
+    /// None outside a runtime. The channel holds at most one answer for each caller that waits, and since no caller goes
+    /// on without one, no more changes than those callers and the live holds can make.
+    task: Option<mpsc::UnboundedSender<News>>,
 }
 
 impl Messenger {
@@ -23,27 +45,45 @@ impl Messenger {
     pub(crate) fn start() -> Self {
         let Ok(runtime) = Handle::try_current() else { return Self { task: None } };
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        // The task ends when the writer, who has the only sender, is gone.
+        // The task ends when the writer, who has the senders, is gone.
         runtime.spawn(async move {
-            while let Some(answers) = receiver.recv().await {
-                hand_over(answers);
+            while let Some(news) = receiver.recv().await {
+                News::tell(news);
             }
         });
         Self { task: Some(sender) }
     }
 
-    pub(crate) fn deliver(&self, answers: Vec<Answer>) {
-        match &self.task {
-            // A runtime that is gone has no callers left.
-            Some(task) => drop(task.send(answers)),
-            None => hand_over(answers),
+    pub(crate) fn deliver(&self, news: News) {
+        let untold = match &self.task {
+            // The runtime it was started in is gone.
+            Some(task) => task.send(news).err().map(|unsent| unsent.0),
+            None => Some(news),
+        };
+        if let Some(news) = untold {
+            news.tell();
         }
     }
 }
 
-fn hand_over(answers: Vec<Answer>) {
-    for (caller, answer) in answers {
-        // A caller that went away finds its answer under its idempotency key.
-        let _ = caller.send(answer);
+impl News {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.answers.is_empty() && self.sayings.is_empty()
+    }
+
+    fn tell(mut self) {
+        // The sort keeps the order of an event's changes.
+        self.changes.sort_by_key(|(event, _)| *event);
+        let mut changes = self.changes.into_iter().peekable();
+        for (hall, summary) in self.events {
+            let number = hall.venue.number;
+            let own = std::iter::from_fn(|| changes.next_if(|(event, _)| *event == number));
+            hall.feed.publish(own.map(|(_, change)| change), summary);
+        }
+        for (caller, answer) in self.answers {
+            // A caller that went away finds its answer under its idempotency key.
+            let _ = caller.send(answer);
+        }
+        self.sayings.into_iter().for_each(|say| say());
     }
 }

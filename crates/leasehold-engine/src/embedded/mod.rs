@@ -44,7 +44,7 @@ use self::bugs::{Bug, planted};
 use self::hall::Hall;
 use self::keys::{ANSWERS_AGE_MAX, ANSWERS_MAX, Begin};
 use self::load::Tables;
-use self::messenger::Messenger;
+use self::messenger::{Messenger, News, Saying};
 use self::queue::{Rejected, Weight};
 use self::shared::{Job, Reading, Shared};
 use self::store::Store;
@@ -138,8 +138,9 @@ impl EmbeddedEngine {
         }
         halls.iter().for_each(|hall| shared.add_hall(Arc::clone(hall)));
         shared.set_next_due(loaded.state.next_due());
+        let messenger = Messenger::start();
         let mut writer =
-            Writer::new(Arc::clone(&shared), store, loaded.state, halls, tables, Messenger::start());
+            Writer::new(Arc::clone(&shared), store, loaded.state, halls, tables, messenger.clone());
         for touched in &loaded.behind {
             writer.projection.mark(touched, &writer.state);
         }
@@ -170,7 +171,8 @@ impl EmbeddedEngine {
                 if let Some(failure) = failure {
                     on_fatal(&format!("{failure} Nothing is acknowledged any more."));
                 }
-                running.halls().iter().for_each(|hall| hall.feed.end());
+                let end: Saying = Box::new(move || running.halls().iter().for_each(|hall| hall.feed.end()));
+                messenger.deliver(News { sayings: vec![end], ..News::default() });
             })
             .map_err(|source| OpenError::Io { path: options.path.clone(), source })?;
         Ok(Self { shared, path: options.path, writer: Mutex::new(Some(writer)) })
@@ -185,7 +187,10 @@ impl EmbeddedEngine {
             return Err(EngineError::Closed);
         }
         let (sender, receiver) = oneshot::channel();
-        let read = Box::new(move |reading: &Reading<'_>| drop(sender.send(look(reading))));
+        let read = Box::new(move |reading: &Reading<'_>| {
+            let seen = look(reading);
+            Box::new(move || drop(sender.send(seen))) as Saying
+        });
         self.push(Job::Read(read), Weight::Begun)?;
         receiver.await.map_err(|_| EngineError::Closed)
     }

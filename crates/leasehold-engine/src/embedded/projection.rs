@@ -190,10 +190,9 @@ impl Marked {
             }
             *marked = None;
         }
+        rows += write_holds(connection, state, &mut self.holds, budget - rows, image)?;
         while rows < budget {
-            if let Some(slot) = self.holds.pop() {
-                write_hold(connection, state, HoldSlot(slot), image)?;
-            } else if let Some(slot) = self.bookings.pop() {
+            if let Some(slot) = self.bookings.pop() {
                 write_booking(connection, state, BookingSlot(slot), image)?;
             } else if let Some(slot) = self.blocks.pop() {
                 write_block(connection, state, BlockSlot(slot), image)?;
@@ -268,23 +267,34 @@ impl MarkedEvent {
     }
 }
 
-fn write_hold(
+/// Writes up to `budget` of the marked holds. There are so many of them that statements are looked up once.
+fn write_holds(
     connection: &Connection,
     state: &State,
-    slot: HoldSlot,
+    holds: &mut Marks,
+    budget: usize,
     image: &mut Vec<u8>,
-) -> rusqlite::Result<()> {
-    let Some(hold) = state.hold_at(slot) else {
-        return connection.prepare_cached("DELETE FROM holds WHERE slot = ?1")?.execute([slot.0]).map(drop);
-    };
-    begin_image(image);
-    image::put_hold(image, hold);
+) -> rusqlite::Result<usize> {
     let sql = "INSERT OR REPLACE INTO holds (slot, id, event_no, state, holder, expires_at, image)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let holder = hold.holder.as_ref().map(Reference::as_str);
-    let expires_at = hold.expires_at.as_millis();
-    let row = (slot.0, hold.id.to_string(), hold.event.0, hold.state.as_str(), holder, expires_at, &*image);
-    connection.prepare_cached(sql)?.execute(row).map(drop)
+    let mut write = connection.prepare_cached(sql)?;
+    let mut delete = connection.prepare_cached("DELETE FROM holds WHERE slot = ?1")?;
+    let mut rows = 0;
+    while rows < budget
+        && let Some(slot) = holds.pop()
+    {
+        rows += 1;
+        let Some(hold) = state.hold_at(HoldSlot(slot)) else {
+            delete.execute([slot])?;
+            continue;
+        };
+        begin_image(image);
+        image::put_hold(image, hold);
+        let holder = hold.holder.as_ref().map(Reference::as_str);
+        let (id, expires_at) = (hold.id.to_string(), hold.expires_at.as_millis());
+        write.execute((slot, id, hold.event.0, hold.state.as_str(), holder, expires_at, &*image))?;
+    }
+    Ok(rows)
 }
 
 fn write_booking(

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::hall::Hall;
 use super::keys::Keys;
+use super::messenger::Saying;
 use super::queue::Queue;
 use crate::{Clock, Done, EngineError, Meters, Request, SecretKey};
 
@@ -21,8 +22,8 @@ pub(crate) enum Job {
     Read(Read),
 }
 
-/// A look at the state.
-pub(crate) type Read = Box<dyn FnOnce(&Reading<'_>) + Send>;
+/// A look at the state, and what is to be said of it.
+pub(crate) type Read = Box<dyn FnOnce(&Reading<'_>) -> Saying + Send>;
 
 /// The durable state, between two commits.
 pub(crate) struct Reading<'a> {

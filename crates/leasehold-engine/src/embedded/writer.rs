@@ -16,7 +16,7 @@ use super::bugs::{Bug, planted};
 use super::hall::Hall;
 use super::journal::{change_of, put_entry};
 use super::load::Tables;
-use super::messenger::Messenger;
+use super::messenger::{Answer, Messenger, News};
 use super::projection::Projection;
 use super::shared::{Job, Read, Reading, Shared};
 use super::store::Store;
@@ -142,18 +142,16 @@ impl Writer {
             }
             self.shared.set_next_due(self.state.next_due());
             if planted(Bug::AnswerBeforeCommit) && self.halls.len() == self.state.events().len() {
-                self.answer(now);
+                self.tell(now);
                 std::thread::sleep(Duration::from_millis(3));
             }
             self.commit(now, commands)?;
             self.measure(now);
-            self.publish();
-            self.answer(now);
+            self.tell(now);
             if planted(Bug::IdempotencyOutsideCommit) {
                 std::thread::sleep(Duration::from_millis(3));
                 self.write_late_answers(now)?;
             }
-            self.read();
         }
         // Everything is committed; a file that was not tidied is tidied by the next start.
         if let Err(error) = self.checkpoint() {
@@ -380,32 +378,34 @@ impl Writer {
         self.store.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
     }
 
-    /// Shows readers what is durable now.
-    fn publish(&mut self) {
+    /// Tells everyone what is durable now.
+    fn tell(&mut self, now: Timestamp) {
         for number in self.halls.len()..self.state.events().len() {
             let hall =
                 Arc::new(Hall::new(&self.state.events()[number], &self.state, &self.shared.changes_kept));
             self.halls.push(Arc::clone(&hall));
             self.shared.add_hall(hall);
         }
-        // One publication an event, with its numbers as they stand now.
-        self.batch.published.sort_by_key(|(event, _)| *event);
-        let mut published = self.batch.published.drain(..).peekable();
-        while let Some((event, first)) = published.next() {
-            let mut changes = vec![first];
-            while let Some((_, change)) = published.next_if(|(other, _)| *other == event) {
-                changes.push(change);
-            }
+        let room = Vec::with_capacity(self.batch.published.len());
+        let changes = std::mem::replace(&mut self.batch.published, room);
+        let mut changed: Vec<EventNo> = changes.iter().map(|(event, _)| *event).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        let events = changed.into_iter().map(|event| {
             let known = self.state.event(event).expect("an entry has an event");
-            let summary = EventSummary::of(known, self.state.epoch());
-            self.halls[event.0 as usize].feed.publish(changes.into_iter(), summary);
+            (Arc::clone(&self.halls[event.0 as usize]), EventSummary::of(known, self.state.epoch()))
+        });
+        let events = events.collect();
+        let answers = self.answers(now);
+        let reading = Reading { state: &self.state, halls: &self.halls };
+        let sayings = self.batch.reads.drain(..).map(|read| read(&reading)).collect();
+        let news = News { changes, events, answers, sayings };
+        if !news.is_empty() {
+            self.messenger.deliver(news);
         }
     }
 
-    fn answer(&mut self, now: Timestamp) {
-        if self.batch.replies.is_empty() {
-            return;
-        }
+    fn answers(&mut self, now: Timestamp) -> Vec<Answer> {
         let mut answers = Vec::with_capacity(self.batch.replies.len());
         for pending in self.batch.replies.drain(..) {
             match (pending.key, pending.seq) {
@@ -427,10 +427,10 @@ impl Writer {
             };
             answers.push((pending.reply, result));
         }
-        self.messenger.deliver(answers);
         if !planted(Bug::IdempotencyOutsideCommit) {
             self.batch.answers.clear();
         }
+        answers
     }
 
     fn write_late_answers(&mut self, now: Timestamp) -> rusqlite::Result<()> {
@@ -439,13 +439,6 @@ impl Writer {
             write_answer(&transaction, seq, &key, now, &answer)?;
         }
         transaction.commit()
-    }
-
-    fn read(&mut self) {
-        let reading = Reading { state: &self.state, halls: &self.halls };
-        for read in self.batch.reads.drain(..) {
-            read(&reading);
-        }
     }
 }
 
