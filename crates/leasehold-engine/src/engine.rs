@@ -8,7 +8,9 @@ use leasehold_core::{
     Block, Booking, BookingId, Command, Hold, HoldId, ItemRequest, Name, Reference, Refusal, Timestamp,
 };
 
-use crate::{Availability, EventSummary, HoldSecret, Meters, Page, RefundsDue, Since, Subscription, Venue};
+use crate::{
+    Availability, EventSummary, HoldSecret, Meters, Page, RefundsDue, SecretKey, Since, Subscription, Venue,
+};
 
 /// A durable, concurrent home of the rules.
 ///
@@ -71,6 +73,9 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
 
     /// The secret of a hold, to be given to whoever created it.
     fn secret_of(&self, hold: HoldId) -> HoldSecret;
+
+    /// A key made of the server's key for something that is not a hold, the same after every start.
+    fn key_for(&self, purpose: &str) -> SecretKey;
 
     /// The server's time.
     fn now(&self) -> Timestamp;

@@ -52,6 +52,21 @@ impl SecretKey {
         right & shown
     }
 
+    /// Another key, for another purpose. It tells nothing about this one.
+    pub fn for_purpose(&self, purpose: &str) -> SecretKey {
+        Self(self.code_of(&[b"a key for another purpose", purpose.as_bytes()]))
+    }
+
+    /// A code of these parts that nobody can make without the key. No two lists of parts have the same.
+    pub fn code_of(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("an HMAC takes a key of any length");
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
     fn mac(&self, hold: HoldId) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("an HMAC takes a key of any length");
         mac.update(&hold.as_raw().to_be_bytes());
@@ -106,6 +121,15 @@ mod tests {
                 || secret.reveal().bytes().all(|b| b.is_ascii_digit())
         );
         assert!(HoldSecret::parse("").is_none());
+    }
+
+    #[test]
+    fn purposes_and_parts_are_told_apart() {
+        let key = SecretKey::random();
+        let (locks, cursors) = (key.for_purpose("locks"), key.for_purpose("cursors"));
+        assert_ne!(locks.as_bytes(), cursors.as_bytes());
+        assert_ne!(locks.code_of(&[b"ab", b"c"]), locks.code_of(&[b"a", b"bc"]));
+        assert_eq!(locks.code_of(&[b"ab"]), key.for_purpose("locks").code_of(&[b"ab"]));
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub const LABEL_BYTES_MAX: usize = 64;
 /// The shortest token that a caller may bring: whoever guesses it can release the lock.
 const OWNER_BYTES_MIN: usize = 16;
 const RANDOM_BYTES: usize = 32;
+/// What stands in the place of the time in a token that has none.
+const NO_TIME: &str = "-";
 
 /// A token made for one acquisition, and never for another.
 ///
@@ -21,7 +23,8 @@ const RANDOM_BYTES: usize = 32;
 /// in a log.
 ///
 /// A token of ours is 32 random hexadecimal digits, then `.` and the time of the acquisition by the
-/// owner's clock, then `.` and a label for people, if there is one. To a store it is opaque bytes.
+/// owner's clock, or `-` where there is none, then `.` and a label for people, if there is one. To a store
+/// it is opaque bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Owner(Arc<str>);
 
@@ -49,13 +52,23 @@ impl Owner {
         Self::from_random(Uuid::new_v4(), label)
     }
 
-    /// A token whose secret part the caller made, for an acquisition that must be recognised when it is
-    /// asked for again.
+    /// A token whose secret part the caller made. It also has the time, so it is another one each time.
     pub fn from_random(random: Uuid, label: Option<&Label>) -> Self {
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let millis = since_1970.map_or(0, |time| time.as_millis());
+        Self::of_parts(random, &format!("{millis:x}"), label)
+    }
+
+    /// A token made of nothing but these: the same again for an acquisition that must be recognised when it
+    /// is asked for again. The caller sees to it that nobody can guess the secret part, and that another
+    /// acquisition gets another one.
+    pub fn derived(secret: Uuid, label: Option<&Label>) -> Self {
+        Self::of_parts(secret, NO_TIME, label)
+    }
+
+    fn of_parts(random: Uuid, time: &str, label: Option<&Label>) -> Self {
         let mut token = String::with_capacity(OWNER_BYTES_MAX);
-        let _ = write!(token, "{}.{millis:x}", random.simple());
+        let _ = write!(token, "{}.{time}", random.simple());
         if let Some(label) = label {
             token.push('.');
             token.push_str(&label.0);
@@ -84,9 +97,9 @@ impl Owner {
         ours(&self.0)?.1
     }
 
-    /// When a token of ours was made, in milliseconds since 1970 by its maker's clock.
+    /// When a token of ours was made, in milliseconds since 1970 by its maker's clock, if it says so.
     pub fn made_at_millis(&self) -> Option<u64> {
-        Some(ours(&self.0)?.0)
+        ours(&self.0)?.0
     }
 }
 
@@ -125,7 +138,7 @@ fn is_allowed(byte: u8) -> bool {
 }
 
 /// The time and label of a token of ours.
-fn ours(token: &str) -> Option<(u64, Option<&str>)> {
+fn ours(token: &str) -> Option<(Option<u64>, Option<&str>)> {
     let (random, rest) = token.split_once('.')?;
     if random.len() != RANDOM_BYTES || !random.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
@@ -134,7 +147,10 @@ fn ours(token: &str) -> Option<(u64, Option<&str>)> {
         Some((millis, label)) => (millis, Some(label)),
         None => (rest, None),
     };
-    Some((u64::from_str_radix(millis, 16).ok()?, label))
+    match millis {
+        NO_TIME => Some((None, label)),
+        millis => Some((Some(u64::from_str_radix(millis, 16).ok()?), label)),
+    }
 }
 
 #[cfg(test)]
@@ -150,6 +166,16 @@ mod tests {
         assert!(one.made_at_millis().is_some());
         assert!(!format!("{one:?}").contains(&one.as_str()[..8]));
         assert_eq!(Owner::parse(one.as_str()), Ok(one));
+    }
+
+    #[test]
+    fn derived_tokens_are_the_same_again() {
+        let (secret, label) = (Uuid::new_v4(), Label::parse("job").unwrap());
+        let token = Owner::derived(secret, Some(&label));
+        assert_eq!(token, Owner::derived(secret, Some(&label)));
+        assert_eq!((token.label(), token.made_at_millis()), (Some("job"), None));
+        assert_eq!(Owner::derived(secret, None).label(), None);
+        assert_eq!(Owner::parse(token.as_str()), Ok(token));
     }
 
     #[test]

@@ -51,7 +51,7 @@ use self::store::Store;
 use self::writer::Writer;
 use crate::{
     Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, Meters,
-    Outcome, Page, RefundsDue, Request, Since, Subscription, Venue,
+    Outcome, Page, RefundsDue, Request, SecretKey, Since, Subscription, Venue,
 };
 
 /// Holds that one read looks at, while commands wait.
@@ -418,6 +418,10 @@ impl Engine for EmbeddedEngine {
 
     fn secret_of(&self, hold: HoldId) -> HoldSecret {
         self.shared.key.secret_of(hold)
+    }
+
+    fn key_for(&self, purpose: &str) -> SecretKey {
+        self.shared.key.for_purpose(purpose)
     }
 
     fn now(&self) -> Timestamp {

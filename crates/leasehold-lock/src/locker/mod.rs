@@ -175,6 +175,11 @@ impl Locker {
         self.0.backend.guarantees()
     }
 
+    /// Whether the store has a queue for [`Acquire::in_order`].
+    pub fn keeps_order(&self) -> bool {
+        self.0.backend.keeps_order()
+    }
+
     /// The counters.
     pub fn meters(&self) -> &Meters {
         &self.0.meters
