@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use leasehold_engine::{EmbeddedEngine, EmbeddedOptions};
+use leasehold_lock::{Locker, Memory};
 use leasehold_server::ServerConfig;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -63,7 +64,7 @@ pub(crate) async fn serve_leasehold(data: &Path) -> anyhow::Result<()> {
     }))?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
-    leasehold_server::serve(listener, Arc::new(engine), ServerConfig::default(), CancellationToken::new())
-        .await;
+    let (locker, config) = (Locker::new(Memory::new()), ServerConfig::default());
+    leasehold_server::serve(listener, Arc::new(engine), locker, config, CancellationToken::new()).await;
     Ok(())
 }

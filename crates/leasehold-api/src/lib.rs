@@ -8,6 +8,7 @@ mod availability;
 mod booking;
 mod event;
 mod hold;
+mod lock;
 mod problem;
 
 pub use availability::{Availability, PoolCount, SeatChange, SeatCounts, StreamChange, StreamReset};
@@ -21,10 +22,13 @@ pub use hold::{
     BeginPayment, BestSpec, CreateHold, HoldList, HoldView, ItemSpec, ItemView, PatchHold, PaymentFailed,
     PaymentView, RefundList, RefundView, RevokeHold,
 };
+pub use lock::{AcquireLock, LockGrant, LockList, LockRelease, LockRenewal, LockView, RenewLock, TtlAdvice};
 pub use problem::{Code, Problem};
 
 /// The header that carries a hold's secret.
 pub const HOLD_SECRET: &str = "hold-secret";
+/// The header that carries a lock's owner token.
+pub const LOCK_OWNER: &str = "lock-owner";
 /// The header that makes a write repeatable.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header that marks an answer given before, and now given again.

@@ -36,6 +36,12 @@ pub enum Code {
     PaymentCap,
     /// The payment cannot be turned into a sale any more: give the money back.
     RefundDue,
+    /// Somebody else has the lock, also after the wait.
+    LockHeld,
+    /// The lock is not held with this owner token: the lease is over, or never was.
+    LockLost,
+    /// The store of the locks answered no, and will again.
+    LockStoreRefused,
     /// The server wants an idempotency key.
     IdempotencyMissing,
     /// The idempotency key is not one.
@@ -66,7 +72,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, for documentation and tests.
-    pub const ALL: [Code; 27] = [
+    pub const ALL: [Code; 30] = [
         Code::SeatTaken,
         Code::SoldOut,
         Code::EventClosed,
@@ -81,6 +87,9 @@ impl Code {
         Code::PaymentRefUsed,
         Code::PaymentCap,
         Code::RefundDue,
+        Code::LockHeld,
+        Code::LockLost,
+        Code::LockStoreRefused,
         Code::IdempotencyMissing,
         Code::IdempotencyInvalid,
         Code::IdempotencyInFlight,
@@ -113,6 +122,9 @@ impl Code {
             Code::PaymentRefUsed => "payment-ref-used",
             Code::PaymentCap => "payment-cap",
             Code::RefundDue => "refund-due",
+            Code::LockHeld => "lock-held",
+            Code::LockLost => "lock-lost",
+            Code::LockStoreRefused => "lock-store-refused",
             Code::IdempotencyMissing => "idempotency-missing",
             Code::IdempotencyInvalid => "idempotency-invalid",
             Code::IdempotencyInFlight => "idempotency-in-flight",
@@ -146,14 +158,15 @@ impl Code {
             | Code::PaymentRefUsed
             | Code::PaymentCap
             | Code::RefundDue
+            | Code::LockHeld
             | Code::IdempotencyInFlight => 409,
-            Code::HoldExpired => 410,
+            Code::HoldExpired | Code::LockLost => 410,
             Code::VersionMismatch => 412,
             Code::TooLarge => 413,
             Code::UnsupportedMediaType => 415,
             Code::Invalid | Code::LimitPerHolder | Code::IdempotencyMismatch => 422,
             Code::QuotaExceeded => 429,
-            Code::Overloaded | Code::OutcomeUnknown => 503,
+            Code::Overloaded | Code::OutcomeUnknown | Code::LockStoreRefused => 503,
         }
     }
 
@@ -174,6 +187,9 @@ impl Code {
             Code::PaymentRefUsed => "urn:leasehold:problem:payment-ref-used",
             Code::PaymentCap => "urn:leasehold:problem:payment-cap",
             Code::RefundDue => "urn:leasehold:problem:refund-due",
+            Code::LockHeld => "urn:leasehold:problem:lock-held",
+            Code::LockLost => "urn:leasehold:problem:lock-lost",
+            Code::LockStoreRefused => "urn:leasehold:problem:lock-store-refused",
             Code::IdempotencyMissing => "urn:leasehold:problem:idempotency-missing",
             Code::IdempotencyInvalid => "urn:leasehold:problem:idempotency-invalid",
             Code::IdempotencyInFlight => "urn:leasehold:problem:idempotency-in-flight",
@@ -207,6 +223,9 @@ impl Code {
             Code::PaymentRefUsed => "the payment belongs to another hold",
             Code::PaymentCap => "the hold has had as many payments as it may",
             Code::RefundDue => "the payment must be given back",
+            Code::LockHeld => "somebody else has the lock",
+            Code::LockLost => "the lock is not held with this owner",
+            Code::LockStoreRefused => "the store of the locks refuses",
             Code::IdempotencyMissing => "an idempotency key is required",
             Code::IdempotencyInvalid => "the idempotency key is not valid",
             Code::IdempotencyInFlight => "the first request with this key is not finished",
@@ -254,6 +273,12 @@ pub struct Problem {
     /// The payment to give back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payment_ref: Option<String>,
+    /// When the lock's present lease ends unless it is renewed; absent when it has no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining_ms: Option<u64>,
+    /// How many stood in line before this request, where the lock was asked for in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<u32>,
 }
 
 impl Problem {

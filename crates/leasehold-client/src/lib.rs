@@ -4,6 +4,8 @@
 //! request by itself, because a request without an answer may have taken effect: see
 //! [`TransportError`]. Repeat such a request with the same `Idempotency-Key`.
 
+mod locks;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 pub use http::{HeaderMap, Method};
+pub use locks::CallError;
 
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -107,6 +110,11 @@ impl Client {
 
     /// Sends one request and reads its answer.
     pub async fn send(&mut self, request: Request) -> Result<Response, TransportError> {
+        self.send_within(request, self.timeout).await
+    }
+
+    /// The same, giving up on the answer after this time.
+    async fn send_within(&mut self, request: Request, timeout: Duration) -> Result<Response, TransportError> {
         let http_request = self.build(request)?;
         let ready = match &mut self.connection {
             Some(connection) => connection.ready().await.is_ok(),
@@ -126,7 +134,7 @@ impl Client {
                 body,
             })
         };
-        let outcome = match tokio::time::timeout(self.timeout, exchange).await {
+        let outcome = match tokio::time::timeout(timeout, exchange).await {
             Ok(outcome) => outcome,
             Err(elapsed) => Err(elapsed.into()),
         };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use leasehold_engine::Engine;
+use leasehold_lock::Locker;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -32,11 +33,12 @@ retry-after: 1\r\nconnection: close\r\ncontent-length: 125\r\n\r\n\
 pub async fn serve(
     listener: TcpListener,
     engine: Arc<dyn Engine>,
+    locker: Locker,
     config: ServerConfig,
     shutdown: CancellationToken,
 ) {
     let drain_timeout = config.drain_timeout;
-    let app: App = Arc::new(AppState::new(engine, config, shutdown.clone()));
+    let app: App = Arc::new(AppState::new(engine, locker, config, shutdown.clone()));
     let watchman = Watchman::new();
     let stop_watching = CancellationToken::new();
     let watching = tokio::spawn({
@@ -46,6 +48,7 @@ pub async fn serve(
                 .watch(stop, |round| {
                     if round % 40 == 0 {
                         app.limits.tidy();
+                        app.locks.tidy();
                     }
                 })
                 .await;

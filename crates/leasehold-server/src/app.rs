@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use leasehold_engine::Engine;
+use leasehold_lock::Locker;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ServerConfig;
 use crate::http::AvailabilityCache;
 use crate::limits::Limits;
+use crate::locks::Locks;
 use crate::meters::HttpMeters;
 
 /// Shared by all handlers.
@@ -18,6 +20,7 @@ pub(crate) type App = Arc<AppState>;
 /// See [`App`].
 pub(crate) struct AppState {
     pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) locks: Locks,
     pub(crate) config: ServerConfig,
     pub(crate) limits: Limits,
     pub(crate) meters: HttpMeters,
@@ -36,14 +39,22 @@ pub(crate) struct Permit {
 }
 
 impl AppState {
-    pub(crate) fn new(engine: Arc<dyn Engine>, config: ServerConfig, stopping: CancellationToken) -> Self {
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        locker: Locker,
+        config: ServerConfig,
+        stopping: CancellationToken,
+    ) -> Self {
         let meters = HttpMeters::default();
+        let locks = Locks::new(locker, engine.key_for("locks"));
         let mut registry = Registry::default();
         engine.meters().register(&mut registry);
         meters.register(&mut registry);
+        locks.register(&mut registry);
         Self {
             limits: Limits::new(&config),
             engine,
+            locks,
             config,
             meters,
             registry,

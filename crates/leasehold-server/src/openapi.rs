@@ -3,7 +3,7 @@
 use leasehold_api as api;
 use utoipa::OpenApi;
 
-use crate::http::{availability, blocks, bookings, events, health, holds, payments, stream};
+use crate::http::{availability, blocks, bookings, events, health, holds, locks, payments, stream};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -11,7 +11,8 @@ use crate::http::{availability, blocks, bookings, events, health, holds, payment
         title = "Leasehold",
         description = "Sells seats and counted stock without selling anything twice: hold, pay, confirm, release.\n\n\
             Errors are RFC 9457 problem documents with a stable `code`. Every write may carry an `Idempotency-Key`: \
-            repeated with the same key, it has one effect and one answer."
+            repeated with the same key, it has one effect and one answer.\n\n\
+            Also leases names to one owner at a time, with a fencing token."
     ),
     paths(
         events::create,
@@ -34,6 +35,11 @@ use crate::http::{availability, blocks, bookings, events, health, holds, payment
         bookings::cancel,
         blocks::create,
         blocks::remove,
+        locks::acquire,
+        locks::read,
+        locks::renew,
+        locks::release,
+        locks::list,
         health::alive,
         health::ready,
         health::metrics,
@@ -43,6 +49,7 @@ use crate::http::{availability, blocks, bookings, events, health, holds, payment
         (name = "holds", description = "Seats and units kept for a buyer who has not paid yet."),
         (name = "payment", description = "A hold's time stands still while its buyer pays."),
         (name = "bookings", description = "Sales."),
+        (name = "locks", description = "Names leased to one owner at a time, with a fence."),
         (name = "operating", description = "For whoever runs the sale."),
         (name = "health", description = "For whoever runs the server."),
     ),

@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode, header};
 use leasehold_api::{Code, Problem};
 use leasehold_core::{BadName, BadPolicy, LayoutError, Refusal};
 use leasehold_engine::{EngineError, Venue};
+use leasehold_lock::{Busy, LockError, StoreError};
 
 use crate::limits::Exceeded;
 
@@ -22,8 +23,12 @@ pub(crate) struct ApiError {
 
 impl ApiError {
     pub(crate) fn new(code: Code) -> Self {
-        let retry_after_s =
-            matches!(code, Code::Overloaded | Code::OutcomeUnknown | Code::IdempotencyInFlight).then_some(1);
+        let retry_after_s = match code {
+            Code::Overloaded | Code::OutcomeUnknown | Code::IdempotencyInFlight => Some(1),
+            // Somebody has to look at the store first.
+            Code::LockStoreRefused => Some(10),
+            _ => None,
+        };
         Self { code, problem: Box::new(Problem::new(code)), retry_after_s, exceeded: None, close: false }
     }
 
@@ -133,6 +138,49 @@ impl ApiError {
             | Refusal::PaymentCap => {}
         }
         error
+    }
+
+    /// Somebody else has the lock.
+    pub(crate) fn lock_held(busy: &Busy) -> Self {
+        let mut error = Self::new(Code::LockHeld);
+        // Most locks are given back before their leases end, so nobody is sent away for long.
+        error.retry_after_s = busy.remaining.map(|remaining| remaining.as_secs().clamp(0, 59) + 1);
+        error.problem.remaining_ms = busy.remaining.map(crate::locks::millis);
+        error.problem.ahead = busy.ahead;
+        error
+    }
+
+    /// What a lock call failed with. What the store said is for the log.
+    pub(crate) fn from_lock(error: &LockError) -> Self {
+        let shown = error as &dyn std::error::Error;
+        match error {
+            LockError::Lost { .. } => Self::new(Code::LockLost),
+            LockError::Invalid(why) => Self::invalid(why.to_string()),
+            LockError::Refused { .. } => {
+                tracing::error!(error = shown, "the store of the locks refuses");
+                Self::new(Code::LockStoreRefused)
+            }
+            // Without an answer, or something that a newer version of the toolkit knows.
+            _ => {
+                tracing::warn!(error = shown, "the store of the locks did not answer");
+                Self::new(Code::OutcomeUnknown)
+            }
+        }
+    }
+
+    /// The same for a listing.
+    pub(crate) fn from_lock_store(error: &StoreError) -> Self {
+        let shown = error as &dyn std::error::Error;
+        match error {
+            StoreError::Refused(_) => {
+                tracing::error!(error = shown, "the store of the locks refuses a listing");
+                Self::new(Code::LockStoreRefused)
+            }
+            StoreError::Unknown(_) => {
+                tracing::warn!(error = shown, "the store of the locks did not answer a listing");
+                Self::new(Code::OutcomeUnknown)
+            }
+        }
     }
 
     /// A payment that must be given back.

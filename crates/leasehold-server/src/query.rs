@@ -1,5 +1,6 @@
 //! The query string: known parameters, once each.
 
+use crate::percent;
 use crate::problem::ApiError;
 
 /// The parameters of a request.
@@ -7,7 +8,7 @@ use crate::problem::ApiError;
 pub(crate) struct Query<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Query<'a> {
-    /// Reads a query string that has no parameters but these. Values need no escapes, so they have none.
+    /// Reads a query string that has no parameters but these. Only what [`Query::decoded`] reads has escapes.
     pub(crate) fn parse(query: Option<&'a str>, known: &[&str]) -> Result<Self, ApiError> {
         let mut parameters: Vec<(&str, &str)> = Vec::new();
         for part in query.unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
@@ -25,6 +26,13 @@ impl<'a> Query<'a> {
 
     pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    /// A text that may have escapes.
+    pub(crate) fn decoded(&self, name: &str) -> Result<Option<String>, ApiError> {
+        let decode =
+            |text| percent::decode(text).ok_or_else(|| ApiError::invalid(format!("{name} has a bad escape")));
+        self.text(name).map(decode).transpose()
     }
 
     /// A whole number in a range.

@@ -5,7 +5,7 @@ use axum::routing::{delete, get, post};
 use leasehold_api::Code;
 
 use crate::app::App;
-use crate::http::{availability, blocks, bookings, docs, events, health, holds, payments, stream};
+use crate::http::{availability, blocks, bookings, docs, events, health, holds, locks, payments, stream};
 use crate::problem::ApiError;
 
 /// Every route.
@@ -26,6 +26,11 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/holds/{hold}/revoke", post(holds::revoke))
         .route("/v1/bookings/{booking}", get(bookings::read))
         .route("/v1/bookings/{booking}/cancel", post(bookings::cancel))
+        .route("/v1/locks", get(locks::list))
+        .route(
+            "/v1/locks/{name}",
+            post(locks::acquire).get(locks::read).patch(locks::renew).delete(locks::release),
+        )
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))

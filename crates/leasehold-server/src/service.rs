@@ -19,6 +19,7 @@ use tower::Service;
 use crate::address::client_address;
 use crate::app::App;
 use crate::connection::Phases;
+use crate::http::locks::LOCK_PATH;
 use crate::problem::ApiError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -28,6 +29,10 @@ const SLOW_SECONDS: f64 = 1.0;
 /// Marks an answer that goes on for as long as the client listens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Streaming;
+
+/// Marks an answer that took as long as its client was willing to wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waited;
 
 /// The service of one connection.
 pub(crate) struct RequestService(Arc<Inside>);
@@ -61,8 +66,10 @@ impl Inside {
             self.app.meters.turned_away.inc();
             return Err(ApiError::new(Code::Overloaded));
         };
-        // Our ids need no escapes. Refusing them means that no id has two spellings.
-        if request.uri().path().contains('%') {
+        // Our ids need no escapes. Refusing them means that no id has two spellings. Names of locks are the
+        // callers' own, in any letters.
+        let path = request.uri().path();
+        if path.contains('%') && !path.starts_with(LOCK_PATH) {
             return Err(ApiError::not_found());
         }
         // A probe is not load.
@@ -106,7 +113,8 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
                 service.phases.answered();
             }
             let (status, seconds) = (response.status(), began.elapsed().as_secs_f64());
-            if status.is_server_error() || seconds > SLOW_SECONDS {
+            let waited = response.extensions().get::<Waited>().is_some();
+            if status.is_server_error() || (seconds > SLOW_SECONDS && !waited) {
                 let id = request_id.to_str().unwrap_or_default();
                 tracing::warn!(request_id = id, %method, path = path.path(), status = status.as_u16(), seconds, "answered");
             } else {

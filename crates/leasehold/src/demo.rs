@@ -10,6 +10,7 @@ use leasehold_client::{Client, Request};
 use leasehold_server::ServerConfig;
 
 use crate::crowd::Crowd;
+use crate::locks::LockStore;
 use crate::serve::Running;
 use crate::{logging, signals};
 
@@ -47,7 +48,8 @@ pub(crate) async fn demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let folder = tempfile::tempdir()?;
     let data = args.data.clone().unwrap_or_else(|| folder.path().join("demo.db"));
     let stop = signals::stop_on_signal()?;
-    let running = Running::start(args.listen, &data, ServerConfig::default(), stop.clone())
+    let (locks, config) = (LockStore::BesideData, ServerConfig::default());
+    let running = Running::start(args.listen, &data, &locks, config, stop.clone())
         .await
         .context("the demo did not start; is another one running? Choose another port with --listen")?;
     let url = format!("http://{}", running.address);
@@ -105,6 +107,11 @@ Buy it. The secret in the answer proves that the hold is yours:
   HOLD=$(sed 's/.*\"hold_id\":\"\\([^\"]*\\)\".*/\\1/' hold.json) SECRET=$(sed 's/.*\"secret\":\"\\([^\"]*\\)\".*/\\1/' hold.json)
   curl -s {url}/v1/holds/$HOLD/confirm -H \"hold-secret: $SECRET\" -H 'content-type: application/json' \\
     -d '{{\"payment_ref\":\"pay-1\"}}'
+
+Take a lock for a minute, and look at it:
+
+  curl -s {url}/v1/locks/nightly-report -H 'content-type: application/json' -d '{{\"ttl_ms\":60000,\"label\":\"me\"}}'
+  curl -s {url}/v1/locks/nightly-report
 
 Let 200 users fight for 3 seats, in another terminal:
 

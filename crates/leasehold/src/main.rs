@@ -5,6 +5,7 @@ mod check;
 mod crowd;
 mod demo;
 mod list;
+mod locks;
 mod logging;
 mod rush;
 mod serve;

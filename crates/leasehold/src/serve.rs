@@ -4,25 +4,31 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use leasehold_engine::{EmbeddedEngine, EmbeddedOptions, Engine};
+use leasehold_lock::Locker;
 use leasehold_server::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::locks::LockStore;
 use crate::settings::Settings;
 use crate::{logging, signals};
 
 /// What the process ends with when a commit failed.
 const COMMIT_FAILED: i32 = 74;
+/// How long to wait at the end for locks to be given back that nobody came to hold.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// What `leasehold serve` can be told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   leasehold serve
   leasehold serve --listen 127.0.0.1:8080 --data /var/lib/leasehold/shop.db
+  leasehold serve --locks redis://127.0.0.1:6379
   LEASEHOLD_EVENT_RATE=500:2000 leasehold serve --config leasehold.toml
 
 Every flag has a LEASEHOLD_* variable and a key in the configuration file, in this order of precedence.")]
@@ -39,6 +45,7 @@ pub(crate) struct ServeArgs {
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     engine: Arc<dyn Engine>,
+    locker: Locker,
     stop: CancellationToken,
     server: JoinHandle<()>,
 }
@@ -47,7 +54,8 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settings.or_from(args.config.as_deref())?;
     logging::start(settings.log.as_deref(), settings.log_format)?;
     let stop = signals::stop_on_signal()?;
-    let running = Running::start(settings.listen()?, &settings.data(), settings.server()?, stop).await?;
+    let (data, locks) = (settings.data(), settings.lock_store()?);
+    let running = Running::start(settings.listen()?, &data, &locks, settings.server()?, stop).await?;
     tracing::info!(address = %running.address, "listening");
     running.finished().await;
     tracing::info!("stopped");
@@ -61,6 +69,7 @@ impl Running {
     pub(crate) async fn start(
         listen: SocketAddr,
         data: &Path,
+        locks: &LockStore,
         config: ServerConfig,
         stop: CancellationToken,
     ) -> anyhow::Result<Self> {
@@ -70,18 +79,22 @@ impl Running {
             std::process::exit(COMMIT_FAILED);
         });
         let engine: Arc<dyn Engine> = Arc::new(EmbeddedEngine::open(options)?);
+        // After the data file, which shows that no other server is on these two.
+        let locker = locks.open(data)?;
         let listener =
             TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
         let address = listener.local_addr()?;
-        let server = leasehold_server::serve(listener, Arc::clone(&engine), config, stop.clone());
+        let server =
+            leasehold_server::serve(listener, Arc::clone(&engine), locker.clone(), config, stop.clone());
         let server = tokio::spawn(server);
-        Ok(Self { address, engine, stop, server })
+        Ok(Self { address, engine, locker, stop, server })
     }
 
     /// A server on a free port of this machine, with this data file.
     pub(crate) async fn start_private(data: &Path) -> anyhow::Result<Self> {
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::start(listen, data, ServerConfig::default(), CancellationToken::new()).await
+        let config = ServerConfig::default();
+        Self::start(listen, data, &LockStore::BesideData, config, CancellationToken::new()).await
     }
 
     /// Waits until the server was asked to stop and has stopped.
@@ -89,6 +102,7 @@ impl Running {
         if let Err(error) = self.server.await {
             tracing::error!(%error, "the server ended badly");
         }
+        self.locker.settle(SETTLE_TIME_MAX).await;
         self.engine.close().await;
     }
 

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use leasehold_lock::StoreOptions;
 use leasehold_server::{Network, Rate, ServerConfig};
 use serde::Deserialize;
 
+use crate::locks::LockStore;
 use crate::logging::LogFormat;
 
 /// Every setting. What is absent comes from the configuration file, else from the defaults.
@@ -21,6 +23,19 @@ pub(crate) struct Settings {
     /// The data file, created when absent [default: ./leasehold.db]
     #[arg(long, env = "LEASEHOLD_DATA", value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
+
+    /// The store of the locks: redis://HOST, redis-cluster://HOST,HOST, sqlite:FILE, ... [default: a file
+    /// beside the data file, with .locks at its end]
+    #[arg(long, env = "LEASEHOLD_LOCKS", value_name = "URL", hide_env_values = true)]
+    pub(crate) locks: Option<String>,
+
+    /// What stands before the names in the keys of Redis [default: lock:]
+    #[arg(long, env = "LEASEHOLD_LOCK_PREFIX", value_name = "TEXT")]
+    pub(crate) lock_prefix: Option<String>,
+
+    /// The PostgreSQL database that hands out epochs, for fences on Redis: postgres://HOST/DATABASE
+    #[arg(long, env = "LEASEHOLD_LOCK_EPOCHS", value_name = "URL", hide_env_values = true)]
+    pub(crate) lock_epochs: Option<String>,
 
     /// Listen beyond this machine although anyone who can connect can sell, cancel and block
     #[arg(long, env = "LEASEHOLD_INSECURE_LISTEN_WITHOUT_KEYS", num_args = 0..=1, default_missing_value = "true")]
@@ -70,6 +85,9 @@ impl Settings {
         Ok(Self {
             listen: self.listen.or(file.listen),
             data: self.data.or(file.data),
+            locks: self.locks.or(file.locks),
+            lock_prefix: self.lock_prefix.or(file.lock_prefix),
+            lock_epochs: self.lock_epochs.or(file.lock_epochs),
             insecure_listen_without_keys: self
                 .insecure_listen_without_keys
                 .or(file.insecure_listen_without_keys),
@@ -86,6 +104,17 @@ impl Settings {
 
     pub(crate) fn data(&self) -> PathBuf {
         self.data.clone().unwrap_or_else(|| PathBuf::from("./leasehold.db"))
+    }
+
+    pub(crate) fn lock_store(&self) -> anyhow::Result<LockStore> {
+        let options = StoreOptions { prefix: self.lock_prefix.clone(), epochs: self.lock_epochs.clone() };
+        match &self.locks {
+            Some(url) => Ok(LockStore::Url { url: url.clone(), options }),
+            None if options.prefix.is_some() || options.epochs.is_some() => {
+                bail!("--lock-prefix and --lock-epochs are for locks on Redis: say where it is with --locks")
+            }
+            None => Ok(LockStore::BesideData),
+        }
     }
 
     /// The address to listen on, if that is safe or was asked for in so many words.
@@ -152,6 +181,15 @@ mod tests {
         assert_eq!(merged.server().unwrap().event_rate, Some(Rate { per_second: 5, burst: 9 }));
         std::fs::write(&path, "lissten = \"127.0.0.1:1\"\n").unwrap();
         assert!(Settings::default().or_from(Some(&path)).is_err());
+    }
+
+    #[test]
+    fn options_of_redis_want_a_redis() {
+        let settings = Settings { lock_prefix: Some("app:".to_owned()), ..Settings::default() };
+        assert!(settings.lock_store().is_err());
+        let settings = Settings { locks: Some("redis://localhost".to_owned()), ..settings };
+        assert!(matches!(settings.lock_store().unwrap(), LockStore::Url { .. }));
+        assert!(matches!(Settings::default().lock_store().unwrap(), LockStore::BesideData));
     }
 
     #[test]

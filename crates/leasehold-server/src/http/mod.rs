@@ -1,4 +1,4 @@
-//! The handlers, a file for each kind of thing: read the request, one call to the engine, write the answer.
+//! The handlers, a file for each kind of thing: read the request, one call, write the answer.
 
 pub(crate) mod availability;
 pub(crate) mod blocks;
@@ -7,6 +7,7 @@ pub(crate) mod docs;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod holds;
+pub(crate) mod locks;
 pub(crate) mod payments;
 pub(crate) mod stream;
 

@@ -1,0 +1,303 @@
+//! Locks over HTTP: what the server adds to a [`Locker`].
+//!
+//! The server acquires and lets go of the guard. From then on the lease is the client's: it renews and
+//! releases with the owner token, and when it does neither the lease ends by itself. The server remembers
+//! what it needs to answer a repeated request again (`answers`), to tell how long locks were held
+//! (`tenures`), and who waits (`waiting`). All three are bounded and in memory; what must survive is in the
+//! store.
+
+mod answers;
+mod meters;
+mod tenures;
+mod waiting;
+
+use std::time::Duration;
+
+use leasehold_api::{Code, LockGrant, LockRelease, LockRenewal};
+use leasehold_engine::{IdempotencyKey, SecretKey};
+use leasehold_lock::backend::{Held, ListQuery, Order, Page, Released, Renewed};
+use leasehold_lock::{
+    Acquired, Advice, Clock, Guarantee, Guard, Label, LeaseView, LockError, LockName, Locker, LostReason,
+    Moment, Owner, StoreError, Ttl,
+};
+use prometheus_client::registry::Registry;
+
+use self::answers::{Answer, Answers, Begin, Ticket};
+use self::meters::{Failure, LockMeters};
+use self::tenures::{Tenure, Tenures};
+use self::waiting::Waiting;
+use crate::problem::ApiError;
+
+/// Locks on one store, as the API offers them.
+pub(crate) struct Locks {
+    locker: Locker,
+    /// Makes the owner tokens of requests with an idempotency key, and the marks on cursors.
+    key: SecretKey,
+    clock: Clock,
+    answers: Answers,
+    tenures: Tenures,
+    waiting: Waiting,
+    meters: LockMeters,
+}
+
+/// A lock that is asked for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) name: LockName,
+    pub(crate) ttl: Ttl,
+    pub(crate) wait: Duration,
+    pub(crate) label: Option<Label>,
+    pub(crate) order: Order,
+}
+
+/// An answer, and whether it was given before.
+#[derive(Debug)]
+pub(crate) struct Given<T> {
+    pub(crate) answer: T,
+    pub(crate) replayed: bool,
+}
+
+impl Locks {
+    pub(crate) fn new(locker: Locker, key: SecretKey) -> Self {
+        let meters = LockMeters::default();
+        Self {
+            waiting: Waiting::new(meters.waiting.clone()),
+            locker,
+            key,
+            clock: Clock::system(),
+            answers: Answers::default(),
+            tenures: Tenures::default(),
+            meters,
+        }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.locker.meters().register(registry);
+        self.meters.register(registry);
+    }
+
+    /// Leases a name, and waits for it as long as was asked for.
+    pub(crate) async fn acquire(
+        &self,
+        wanted: Wanted,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Given<LockGrant>, ApiError> {
+        let ticket = match self.begin(key)? {
+            Some(Begin::Answered(Answer::Granted { mut grant, ends_at })) => {
+                grant.expires_in_ms = millis(ends_at.since(self.clock.now()));
+                return Ok(Given { answer: grant, replayed: true });
+            }
+            // One key, one method and one path: an answer of another kind is not under it.
+            Some(Begin::Answered(Answer::Released(_))) => {
+                return Err(ApiError::new(Code::IdempotencyMismatch));
+            }
+            Some(Begin::New(ticket)) => Some(ticket),
+            None => None,
+        };
+        let owner = self.owner(ticket.as_ref(), wanted.label.as_ref());
+        let waiter = if wanted.wait.is_zero() { None } else { self.waiting.enter(&wanted.name) };
+        let wait = if waiter.is_some() { wanted.wait } else { Duration::ZERO };
+        let acquire = self.locker.acquire(wanted.name.clone()).owner(owner).no_renewal();
+        let acquire = acquire.ttl(wanted.ttl.length()).wait(wait);
+        let acquired = match wanted.order {
+            Order::Any => acquire.await,
+            Order::Fifo => acquire.in_order().await,
+        };
+        match acquired.map_err(|error| self.failed(error))? {
+            Acquired::Granted(guard) => {
+                let answer = self.hand_over(guard, &wanted, ticket);
+                Ok(Given { answer, replayed: false })
+            }
+            // There was no room to wait, so whether waiting would have helped is not known.
+            Acquired::Busy(_) if wait < wanted.wait => Err(ApiError::new(Code::Overloaded)),
+            Acquired::Busy(busy) => Err(ApiError::lock_held(&busy)),
+        }
+    }
+
+    /// Lengthens a lease.
+    pub(crate) async fn renew(
+        &self,
+        name: &LockName,
+        owner: Option<Owner>,
+        ttl: Ttl,
+    ) -> Result<LockRenewal, ApiError> {
+        let owner = owner.ok_or_else(|| ApiError::new(Code::LockLost))?;
+        let held = self.held(name, owner, ttl);
+        let ends_at = self.clock.now() + ttl.length();
+        match self.locker.renew(&held).await.map_err(|error| self.failed(error))? {
+            Renewed::Extended => {
+                if let Some(key) = self.tenures.extended(name, &held.owner, ends_at) {
+                    self.answers.ends_at(key, ends_at);
+                }
+                let expires_in_ms = millis(ends_at.since(self.clock.now()));
+                Ok(LockRenewal { name: name.as_str().to_owned(), expires_in_ms })
+            }
+            Renewed::Gone => Err(self.lost(name, &held.owner)),
+        }
+    }
+
+    /// Gives a lock back.
+    pub(crate) async fn release(
+        &self,
+        name: &LockName,
+        owner: Option<Owner>,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Given<LockRelease>, ApiError> {
+        let owner = owner.ok_or_else(|| ApiError::new(Code::LockLost))?;
+        let ticket = match self.begin(key)? {
+            Some(Begin::Answered(Answer::Released(answer))) => return Ok(Given { answer, replayed: true }),
+            Some(Begin::Answered(Answer::Granted { .. })) => {
+                return Err(ApiError::new(Code::IdempotencyMismatch));
+            }
+            Some(Begin::New(ticket)) => Some(ticket),
+            None => None,
+        };
+        let any_length = Ttl::new(leasehold_lock::TTL_DEFAULT).expect("the default is a length of a lease");
+        let held = self.held(name, owner, any_length);
+        match self.locker.release(&held).await.map_err(|error| self.failed(error))? {
+            Released::Released => {
+                self.note_released(name, &held.owner);
+                let answer = LockRelease { name: name.as_str().to_owned(), released: true };
+                if let Some(ticket) = ticket {
+                    ticket.finish(Answer::Released(answer.clone()));
+                }
+                Ok(Given { answer, replayed: false })
+            }
+            Released::NotHeld => Err(self.lost(name, &held.owner)),
+        }
+    }
+
+    /// Who holds a name now, if anybody does.
+    pub(crate) async fn inspect(&self, name: &LockName) -> Result<Option<LeaseView>, ApiError> {
+        let found = self.locker.inspect(name).await.map_err(|error| self.failed(error))?;
+        Ok(found.map(|view| self.completed(view)))
+    }
+
+    /// A page of the leases.
+    pub(crate) async fn list(&self, query: &ListQuery) -> Result<Page, ApiError> {
+        let page = self.locker.list(query).await.map_err(|error| {
+            self.meters.failed(match &error {
+                StoreError::Unknown(_) => Failure::NoAnswer,
+                StoreError::Refused(_) => Failure::Refused,
+            });
+            ApiError::from_lock_store(&error)
+        })?;
+        Ok(Page { leases: page.leases.into_iter().map(|view| self.completed(view)).collect(), ..page })
+    }
+
+    /// How many wait here for a name, whatever the store knows.
+    pub(crate) fn waiters(&self, name: &LockName) -> u32 {
+        self.waiting.of(name)
+    }
+
+    pub(crate) fn advice(&self, name: &LockName) -> Option<Advice> {
+        self.locker.advice(name.class())
+    }
+
+    pub(crate) fn guarantee(&self) -> Guarantee {
+        self.locker.guarantees().level
+    }
+
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.locker.keeps_order()
+    }
+
+    /// A code that only this server can put on a text.
+    pub(crate) fn mark(&self, text: &str) -> u64 {
+        let code = self.key.code_of(&[b"cursor", text.as_bytes()]);
+        u64::from_be_bytes(code[..8].try_into().expect("a code has 32 bytes"))
+    }
+
+    /// Forgets leases that are over, and counts those that nobody gave back.
+    pub(crate) fn tidy(&self) {
+        self.meters.ended_unreleased.inc_by(self.tenures.sweep(self.clock.now()));
+    }
+
+    fn begin(&self, key: Option<IdempotencyKey>) -> Result<Option<Begin<'_>>, ApiError> {
+        key.map(|key| self.answers.begin(key)).transpose()
+    }
+
+    /// A token of its own for every acquisition; for a request with a key, the one it would get again.
+    fn owner(&self, ticket: Option<&Ticket<'_>>, label: Option<&Label>) -> Owner {
+        let Some(ticket) = ticket else { return Owner::random(label) };
+        let (scope, fingerprint) = (ticket.key().scope.to_be_bytes(), ticket.key().fingerprint.to_be_bytes());
+        let attempt = ticket.attempt().to_be_bytes();
+        let code = self.key.code_of(&[b"owner", &scope, &fingerprint, &attempt]);
+        let secret = uuid::Uuid::from_slice(&code[..16]).expect("16 bytes are a UUID");
+        Owner::derived(secret, label)
+    }
+
+    /// From here on the lease is the client's.
+    fn hand_over(&self, guard: Guard, wanted: &Wanted, ticket: Option<Ticket<'_>>) -> LockGrant {
+        let remaining = guard.time_left() + wanted.ttl.margin();
+        let now = self.clock.now();
+        let grant = LockGrant {
+            name: wanted.name.as_str().to_owned(),
+            owner: guard.owner().as_str().to_owned(),
+            fence: guard.fence().map(|fence| fence.0),
+            guarantee: guard.guarantee().as_str().to_owned(),
+            expires_in_ms: millis(remaining),
+        };
+        let ends_at = now + remaining;
+        let owner = guard.detach().owner;
+        let key = ticket.as_ref().map(|ticket| ticket.key().scope);
+        let tenure = Tenure { owner, since: now, ends_at, key };
+        self.meters.ended_unreleased.inc_by(self.tenures.begin(&wanted.name, tenure, now));
+        if let Some(ticket) = ticket {
+            ticket.finish(Answer::Granted { grant: grant.clone(), ends_at });
+        }
+        grant
+    }
+
+    /// Stores that keep a queue hand the lock over to its head, however this lease was asked for.
+    fn held(&self, name: &LockName, owner: Owner, ttl: Ttl) -> Held {
+        let order = if self.locker.keeps_order() { Order::Fifo } else { Order::Any };
+        Held { names: name.clone().into(), owner, ttl, order }
+    }
+
+    fn note_released(&self, name: &LockName, owner: &Owner) {
+        let now = self.clock.now();
+        if let Some(tenure) = self.tenures.end(name, owner) {
+            self.locker.note_held(name, now.since(tenure.since));
+            self.over(&tenure, now);
+        }
+    }
+
+    /// The store does not know this owner. If the server does, a holder has lost its lease.
+    fn lost(&self, name: &LockName, owner: &Owner) -> ApiError {
+        let now = self.clock.now();
+        if let Some(tenure) = self.tenures.end(name, owner) {
+            let in_time = now < tenure.ends_at;
+            self.locker.meters().lost(if in_time { LostReason::Gone } else { LostReason::NotRenewed });
+            self.over(&tenure, now);
+        }
+        ApiError::new(Code::LockLost)
+    }
+
+    /// A repetition of the request that acquired it is not told of time that is not there any more.
+    fn over(&self, tenure: &Tenure, now: Moment) {
+        if let Some(key) = tenure.key {
+            self.answers.ends_at(key, now);
+        }
+    }
+
+    /// What the server knows better than the store.
+    fn completed(&self, mut view: LeaseView) -> LeaseView {
+        view.age = view.age.or_else(|| self.tenures.age(&view.name, self.clock.now()));
+        view.waiters = Some(view.waiters.unwrap_or(0).max(self.waiting.of(&view.name)));
+        view
+    }
+
+    fn failed(&self, error: LockError) -> ApiError {
+        match &error {
+            LockError::Unknown { .. } => self.meters.failed(Failure::NoAnswer),
+            LockError::Refused { .. } => self.meters.failed(Failure::Refused),
+            _ => {}
+        }
+        ApiError::from_lock(&error)
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
