@@ -17,10 +17,10 @@ async fn a_body_announced_too_large_is_refused_before_it_is_sent() {
     let venue = Venue::open().await;
     for write in venue.writes() {
         let head = format!(
-            "{} {} HTTP/1.1\r\nhost: localhost\r\nhold-secret: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "{} {} HTTP/1.1\r\nhost: localhost\r\n{}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             write.method,
             write.path,
-            venue.hold.secret,
+            venue.proofs(),
             limit(&write) + 1
         );
         let what = format!("content-length over the limit on {}", write.path);
@@ -34,8 +34,8 @@ async fn a_chunked_body_that_grows_too_large_is_refused_and_the_connection_close
     let venue = Venue::open().await;
     for write in venue.writes().into_iter().filter(|write| limit(write) == BODY_BYTES_MAX) {
         let mut request = format!(
-            "{} {} HTTP/1.1\r\nhost: localhost\r\nhold-secret: {}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
-            write.method, write.path, venue.hold.secret
+            "{} {} HTTP/1.1\r\nhost: localhost\r\n{}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+            write.method, write.path, venue.proofs()
         )
         .into_bytes();
         let chunk = [b"1000\r\n".as_slice(), &[b' '; 0x1000], b"\r\n"].concat();
@@ -165,10 +165,10 @@ async fn only_plain_json_in_utf_8_is_read() {
             venue.assert_refused(&bad.header("content-encoding", encoding), &[Code::UnsupportedMediaType]);
         }
         let untyped = format!(
-            "{} {} HTTP/1.1\r\nhost: localhost\r\nhold-secret: {}\r\ncontent-length: {}\r\n\r\n{}",
+            "{} {} HTTP/1.1\r\nhost: localhost\r\n{}\r\ncontent-length: {}\r\n\r\n{}",
             write.method,
             write.path,
-            venue.hold.secret,
+            venue.proofs(),
             write.good.len(),
             write.good
         );

@@ -66,6 +66,7 @@ async fn a_reference_that_is_not_printable_is_a_bad_request() {
         ("POST", format!("/v1/holds/{hold}/payment"), r#"{"payment_ref":"HERE"}"#),
         ("POST", format!("/v1/holds/{hold}/confirm"), r#"{"payment_ref":"HERE"}"#),
         ("POST", format!("/v1/holds/{hold}/confirm"), r#"{"order_ref":"HERE"}"#),
+        ("POST", "/v1/locks/new".to_owned(), r#"{"label":"HERE"}"#),
     ];
     for (method, path, template) in places {
         for reference in [r"a\u0000b", r"a\r\nb", r"a\u202eb", r"a\ud800b", r"e\u0301", "é"] {
@@ -120,5 +121,107 @@ async fn a_path_in_another_spelling_finds_nothing() {
     }
     for path in paths {
         venue.assert_refused(&venue.bad("GET", &path, "", "another spelling"), &[Code::NotFound]);
+    }
+}
+
+/// Kinds 13 to 15, for the names of locks: any letters but control characters, in one path segment.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_a_lock_is_refused() {
+    let venue = Venue::open().await;
+    let long = "a".repeat(513);
+    let escaped_long = "%61".repeat(513);
+    for name in [
+        "%00",
+        "a%0d%0ab",
+        "a%09b",
+        "%7f",
+        "%c2%85",
+        "%ff",
+        "%c3",
+        "%",
+        "%2",
+        "%zz",
+        "%u0041",
+        &long,
+        &escaped_long,
+    ] {
+        for (method, body) in [("POST", "{}"), ("PATCH", r#"{"ttl_ms":60000}"#), ("DELETE", ""), ("GET", "")]
+        {
+            let bad = venue.bad(method, &format!("/v1/locks/{name}"), body, "no name");
+            venue.assert_refused(&bad, &[Code::BadRequest]);
+        }
+    }
+    for path in
+        ["/v1/locks/", "/v1/locks/job/", "/v1/locks//job", "/v1/locks/a/b", "/v1/Locks/job", "/v1/lock%73"]
+    {
+        venue.assert_refused(&venue.bad("GET", path, "", "another spelling"), &[Code::NotFound]);
+    }
+}
+
+/// Kind 14: what means something to a store means itself in a lock's name, and no two names are one lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_two_names_are_one_lock() {
+    let venue = Venue::open().await;
+    let redis = leasehold_testkit::servers::RedisServer::start();
+    let on_redis = leasehold_testkit::Stage::open_with(
+        std::path::Path::new(env!("CARGO_BIN_EXE_leasehold")),
+        |launch| launch.args(&["--locks", &redis.url()]),
+    );
+    let names = [
+        "a",
+        "A",
+        "{a}",
+        "a}",
+        "a*",
+        "a?",
+        "[a]",
+        "a/b",
+        "a/../b",
+        "..",
+        "a%2Fb",
+        "a'b",
+        "a\"b",
+        "a\\b",
+        "a b",
+        " a",
+        "a ",
+        "a;b",
+        "a#b",
+        "e\u{301}",
+        "\u{e9}",
+        "a\u{202e}b",
+        "a\u{200b}b",
+        "lock:a",
+        "a:fence",
+        "a:queue",
+    ];
+    for address in [venue.stage.address(), on_redis.address()] {
+        let mut client = leasehold_client::Client::new(address);
+        let mut owners = std::collections::HashSet::new();
+        let wanted = leasehold_api::AcquireLock {
+            ttl_ms: Some(600_000),
+            wait_ms: Some(0),
+            ..leasehold_api::AcquireLock::default()
+        };
+        for name in names {
+            let grant = client.acquire_lock(name, &wanted, None).await;
+            let grant = grant.unwrap_or_else(|error| panic!("{name:?} is another lock: {error:?}"));
+            assert_eq!(grant.name, name);
+            owners.insert(grant.owner);
+        }
+        assert_eq!(owners.len(), names.len());
+        let mut listed: Vec<String> = Vec::new();
+        let mut cursor = None;
+        loop {
+            let page = client.locks("", cursor.as_deref()).await.unwrap();
+            listed.extend(page.locks.into_iter().map(|lock| lock.name));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        for name in names {
+            assert!(listed.iter().any(|found| found == name), "{name:?} is not listed: {listed:?}");
+        }
     }
 }

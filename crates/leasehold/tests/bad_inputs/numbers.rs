@@ -20,6 +20,8 @@ fn number_places(hold: &str) -> Vec<(&'static str, String, &'static str)> {
         ),
         ("POST", "/v1/events".into(), r#"{"id":"n","seats":["B-1"],"policy":{"hold_ttl_ms":#}}"#),
         ("PATCH", "/v1/events/gala".into(), r#"{"policy":{"hold_ttl_ms":#}}"#),
+        ("POST", "/v1/locks/new".into(), r#"{"ttl_ms":#}"#),
+        ("PATCH", "/v1/locks/job".into(), r#"{"ttl_ms":#}"#),
     ]
 }
 
@@ -68,6 +70,8 @@ async fn a_text_or_a_list_of_a_wrong_type_is_invalid() {
         ("POST", "/v1/events/gala/holds".to_owned(), r#"{"items":[#]}"#),
         ("POST", format!("/v1/holds/{hold}/payment"), r#"{"payment_ref":#}"#),
         ("POST", format!("/v1/holds/{hold}/payment/failed"), r#"{"payment_ref":#}"#),
+        ("POST", "/v1/locks/new".to_owned(), r#"{"label":#}"#),
+        ("POST", "/v1/locks/new".to_owned(), r#"{"order":#}"#),
     ];
     for (method, path, template) in places {
         for value in ["1", "1.5", "true", "null"] {
@@ -94,6 +98,17 @@ async fn a_time_outside_its_bounds_is_invalid() {
         let body = format!(r#"{{"policy":{{"hold_ttl_ms":{ttl_ms}}}}}"#);
         venue.assert_refused(&venue.bad("PATCH", "/v1/events/gala", body, "hold_ttl_ms"), &[Code::Invalid]);
     }
+    for ttl_ms in ["1", "9", "86400001", "9223372036854775807", "18446744073709551614"] {
+        let body = format!(r#"{{"ttl_ms":{ttl_ms}}}"#);
+        venue.assert_refused(&venue.bad("POST", "/v1/locks/new", body.clone(), "ttl_ms"), &[Code::Invalid]);
+        venue.assert_refused(&venue.bad("PATCH", "/v1/locks/job", body, "ttl_ms"), &[Code::Invalid]);
+    }
+    for wait_ms in ["-1", "0.5", "60001", "\"1\"", "null", "18446744073709551616"] {
+        let body = format!(r#"{{"wait_ms":{wait_ms}}}"#);
+        venue.assert_refused(&venue.bad("POST", "/v1/locks/new", body, "wait_ms"), &[Code::Invalid]);
+    }
+    let body = r#"{"order":"lifo"}"#;
+    venue.assert_refused(&venue.bad("POST", "/v1/locks/new", body, "unknown word"), &[Code::Invalid]);
     let body = r#"{"policy":{"at_payment_deadline":"explode"}}"#;
     venue.assert_refused(&venue.bad("PATCH", "/v1/events/gala", body, "unknown word"), &[Code::Invalid]);
     let body = r#"{"state":"ajar"}"#;

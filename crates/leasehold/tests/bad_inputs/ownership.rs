@@ -80,3 +80,41 @@ async fn what_does_not_exist_is_not_found() {
         venue.assert_refused(&venue.bad(method, path, body, "does not exist"), &[Code::NotFound]);
     }
 }
+
+/// Kinds 19 and 20, for locks: without its owner token a lock is not held.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_owner_a_lock_is_not_held() {
+    let venue = Venue::open().await;
+    let real = venue.lock.owner.clone();
+    let mut tampered = real.clone();
+    let first = tampered.remove(0);
+    tampered.insert(0, if first == '0' { '1' } else { '0' });
+    let long = "a".repeat(10_000);
+    for owner in [
+        "",
+        "wrong",
+        "%%% no token %%%",
+        "a-token-of-nobody-at-all",
+        &tampered,
+        &real[..real.len() - 1],
+        &long,
+    ] {
+        for (method, body) in [("PATCH", r#"{"ttl_ms":7200000}"#), ("DELETE", "")] {
+            let with = |path: &str| {
+                let bad = Bad { headers: Vec::new(), ..venue.bad(method, path, body, "owner") };
+                bad.header("lock-owner", owner)
+            };
+            let mine = venue.assert_refused(&with("/v1/locks/job"), &[Code::LockLost]);
+            let absent = venue.assert_refused(&with("/v1/locks/nobodys"), &[Code::LockLost]);
+            if mine.body != absent.body {
+                venue.complain("the answer tells that the lock is held".to_owned());
+            }
+        }
+    }
+    for (method, body) in [("PATCH", r#"{"ttl_ms":7200000}"#), ("DELETE", "")] {
+        let twice = venue.bad(method, "/v1/locks/job", body, "two owners").header("lock-owner", "wrong");
+        venue.assert_refused(&twice, &[Code::LockLost]);
+    }
+    let body = venue.bad("DELETE", "/v1/locks/job", "{}", "a release with a body");
+    venue.assert_refused(&body, &[Code::BadRequest]);
+}

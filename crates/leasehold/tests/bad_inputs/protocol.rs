@@ -23,6 +23,9 @@ async fn a_wrong_method_is_told_the_right_ones() {
         ("GET", format!("/v1/holds/{hold}/revoke"), &["POST"]),
         ("DELETE", format!("/v1/bookings/{booking}"), &["GET"]),
         ("GET", format!("/v1/bookings/{booking}/cancel"), &["POST"]),
+        ("POST", "/v1/locks".into(), &["GET"]),
+        ("PUT", "/v1/locks/job".into(), &["GET", "POST", "PATCH", "DELETE"]),
+        ("TRACE", "/v1/locks/job".into(), &["GET", "POST", "PATCH", "DELETE"]),
         ("TRACE", "/v1/events/gala".into(), &["GET", "PATCH"]),
         ("BREW", "/v1/events/gala".into(), &["GET", "PATCH"]),
     ];
@@ -63,6 +66,8 @@ async fn what_is_no_idempotency_key_is_refused() {
     }
     let release = venue.bad("DELETE", &format!("/v1/holds/{}", venue.hold.id), "", "idempotency key");
     venue.assert_refused(&release.header("idempotency-key", &long), &[Code::IdempotencyInvalid]);
+    let release = venue.bad("DELETE", "/v1/locks/job", "", "idempotency key");
+    venue.assert_refused(&release.header("idempotency-key", &long), &[Code::IdempotencyInvalid]);
 }
 
 /// Kind 18.
@@ -75,6 +80,10 @@ async fn a_key_used_for_another_body_is_refused() {
     };
     assert_eq!(venue.desk.send(hold("A-3")).await.status, 201);
     let bad = venue.bad("POST", "/v1/events/gala/holds", r#"{"items":[{"seat":"A-4"}]}"#, "other body");
+    venue.assert_refused(&bad.header("idempotency-key", "used"), &[Code::IdempotencyMismatch]);
+    let lock = leasehold_client::Request::post("/v1/locks/new", &serde_json::json!({"ttl_ms": 3_600_000}));
+    assert_eq!(venue.desk.send(lock.idempotency_key("used")).await.status, 201);
+    let bad = venue.bad("POST", "/v1/locks/new", r#"{"ttl_ms":1000}"#, "other body");
     venue.assert_refused(&bad.header("idempotency-key", "used"), &[Code::IdempotencyMismatch]);
 }
 
@@ -93,6 +102,18 @@ async fn a_query_out_of_range_is_invalid() {
         "/v1/events/gala/availability?since=1-99999999999999999999999",
         "/v1/events/gala/availability?since=2026-02-30T23:59:60",
         "/v1/events/gala?seats=perhaps",
+        "/v1/locks?limit=0",
+        "/v1/locks?limit=-1",
+        "/v1/locks?limit=1001",
+        "/v1/locks?limit=1e9",
+        "/v1/locks?prefix=%00",
+        "/v1/locks?prefix=%ff",
+        "/v1/locks?prefix=%2",
+        "/v1/locks?cursor=",
+        "/v1/locks?cursor=job",
+        "/v1/locks?cursor=0000000000000000",
+        "/v1/locks?cursor=00000000000000006a6f62",
+        "/v1/locks?cursor=%00%00",
     ] {
         venue.assert_refused(&venue.bad("GET", path, "", "query"), &[Code::Invalid]);
     }

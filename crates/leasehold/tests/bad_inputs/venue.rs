@@ -1,4 +1,5 @@
-//! A server with one event, one hold and one booking, and the assertion that a request leaves them as they are.
+//! A server with one event, one hold, one booking and one lock, and the assertion that a request leaves them as they
+//! are.
 //!
 //! A table of bad inputs is read to its end: what is wrong is collected, and the test fails with all of it.
 
@@ -6,18 +7,20 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use leasehold_api::{Code, CreateEvent, PolicySpec, PoolSpec, SeatSpec};
+use leasehold_api::{AcquireLock, Code, CreateEvent, LockGrant, LockView, PolicySpec, PoolSpec, SeatSpec};
+use leasehold_client::Client;
 use leasehold_testkit::{Desk, Granted, RawAnswer, Stage, exchange, request_bytes, try_exchange};
 
 /// No refusal may take longer, however large the input.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Event `gala` with seats A-1 to A-8 and a pool `floor` of 10; A-1 is held, A-2 is sold.
+/// Event `gala` with seats A-1 to A-8 and a pool `floor` of 10; A-1 is held, A-2 is sold; the lock `job` is held.
 pub(crate) struct Venue {
     pub(crate) stage: Stage,
     pub(crate) desk: Desk,
     pub(crate) hold: Granted,
     pub(crate) booking: String,
+    pub(crate) lock: LockGrant,
     complaints: Mutex<Vec<String>>,
 }
 
@@ -58,7 +61,9 @@ impl Venue {
         let hold = desk.granted("gala", "A-1", 600_000).await;
         let sold = desk.granted("gala", "A-2", 600_000).await;
         let booking = desk.sold(&sold, Some("pay-0")).await.booking_id;
-        Self { stage, desk, hold, booking, complaints: Mutex::default() }
+        let wanted = AcquireLock { ttl_ms: Some(3_600_000), ..AcquireLock::default() };
+        let lock = Client::new(stage.address()).acquire_lock("job", &wanted, None).await.unwrap();
+        Self { stage, desk, hold, booking, lock, complaints: Mutex::default() }
     }
 
     /// Every write of the API that takes a JSON body.
@@ -76,13 +81,22 @@ impl Venue {
             write("POST", format!("/v1/holds/{hold}/confirm"), r#"{"order_ref":"order-1"}"#, false),
             write("POST", format!("/v1/holds/{hold}/revoke"), r#"{"reason":"test"}"#, false),
             write("POST", format!("/v1/bookings/{}/cancel", self.booking), r#"{"reason":"test"}"#, false),
+            write("POST", "/v1/locks/new".into(), r#"{"ttl_ms":60000}"#, false),
+            write("PATCH", "/v1/locks/job".into(), r#"{"ttl_ms":7200000}"#, true),
         ]
     }
 
     /// The owner's request with this body.
     pub(crate) fn bad(&self, method: &'static str, path: &str, body: impl Into<Vec<u8>>, what: &str) -> Bad {
         let secret = ("hold-secret".to_owned(), self.hold.secret.clone());
-        Bad { what: what.to_owned(), method, path: path.to_owned(), headers: vec![secret], body: body.into() }
+        let owner = ("lock-owner".to_owned(), self.lock.owner.clone());
+        let headers = vec![secret, owner];
+        Bad { what: what.to_owned(), method, path: path.to_owned(), headers, body: body.into() }
+    }
+
+    /// The headers that prove who the owner is, for requests made by hand.
+    pub(crate) fn proofs(&self) -> String {
+        format!("hold-secret: {}\r\nlock-owner: {}", self.hold.secret, self.lock.owner)
     }
 
     /// Sends it; the test fails unless it is refused with one of `codes`, as a problem document, without effect.
@@ -114,7 +128,8 @@ impl Venue {
         if !content_type.starts_with("application/problem+json") {
             self.complain(format!("{what}: content-type {content_type:?}"));
         }
-        if shown.contains(&self.hold.secret) && !(200..300).contains(&answer.status) {
+        let secret = shown.contains(&self.hold.secret) || shown.contains(&self.lock.owner);
+        if secret && !(200..300).contains(&answer.status) {
             self.complain(format!("{what}: the answer tells the secret"));
         }
         if took >= REFUSED_WITHIN {
@@ -131,7 +146,8 @@ impl Venue {
         self.complaints.lock().unwrap().push(complaint);
     }
 
-    /// The event and its availability, byte for byte; the version in them shows every change.
+    /// The event and its availability, byte for byte; the version in them shows every change. And the locks that are
+    /// held, with their fences and, by the hour, their ends.
     pub(crate) fn state(&self) -> (String, String) {
         let read = |path: &str| {
             let answer =
@@ -139,7 +155,11 @@ impl Venue {
             assert_eq!(answer.status, 200, "GET {path}");
             String::from_utf8_lossy(&answer.body).into_owned()
         };
-        (read("/v1/events/gala"), read("/v1/events/gala/availability"))
+        let list: leasehold_api::LockList = serde_json::from_str(&read("/v1/locks")).unwrap();
+        let lock =
+            |lock: &LockView| (lock.name.clone(), lock.fence, lock.remaining_ms.map(|ms| ms / 3_600_001));
+        let locks = format!("{:?}", list.locks.iter().map(lock).collect::<Vec<_>>());
+        (read("/v1/events/gala"), read("/v1/events/gala/availability") + &locks)
     }
 }
 
