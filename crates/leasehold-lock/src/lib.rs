@@ -27,6 +27,7 @@
 pub mod backend;
 mod bells;
 mod clock;
+pub mod doctor;
 mod error;
 mod lease;
 mod locker;

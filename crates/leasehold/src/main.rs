@@ -5,8 +5,10 @@ mod check;
 mod crowd;
 mod demo;
 mod list;
+mod lock_store;
 mod locks;
 mod logging;
+mod run;
 mod rush;
 mod serve;
 mod settings;
@@ -34,7 +36,8 @@ const EXAMPLES: &str = "Examples:
   leasehold rush                                 200 users fight for 3 seats on a server of their own
   leasehold rush --url http://127.0.0.1:7070     the same on a running server
   leasehold check ./leasehold.db                 recompute everything in a data file
-  leasehold backup ./leasehold.db --to copy.db   a consistent copy while the server runs";
+  leasehold backup ./leasehold.db --to copy.db   a consistent copy while the server runs
+  leasehold run --lock nightly -- ./backup.sh    a command that never runs twice at the same time";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -54,6 +57,14 @@ enum Command {
     Holds(list::HoldsArgs),
     /// List the payments of an event that must be given back
     Refunds(list::RefundsArgs),
+    /// Run a command while holding a lock, and never longer
+    Run(run::RunArgs),
+    #[command(name = "__exec", hide = true)]
+    Exec(run::exec::ExecArgs),
+    #[command(name = "__warden", hide = true)]
+    Warden,
+    #[command(name = "__foreground", hide = true)]
+    Foreground(run::terminal::ForegroundArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -63,7 +74,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    match run(command) {
+    match perform(command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("leasehold: {error:#}");
@@ -72,7 +83,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn perform(command: Command) -> anyhow::Result<ExitCode> {
+    match &command {
+        Command::Exec(args) => return Ok(run::exec::exec(args)),
+        Command::Foreground(args) => return Ok(run::terminal::foreground(args)),
+        _ => {}
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match command {
@@ -84,6 +100,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Events(args) => list::events(args).await,
             Command::Holds(args) => list::holds(args).await,
             Command::Refunds(args) => list::refunds(args).await,
+            Command::Run(args) => Ok(run::run(args).await),
+            Command::Warden => run::warden::keep_watch(),
+            Command::Exec(_) | Command::Foreground(_) => unreachable!("they need no runtime"),
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut std::io::stdout());
                 Ok(ExitCode::SUCCESS)

@@ -5,7 +5,7 @@
 //! not, server errors or none, and every request accounted for.
 
 mod args;
-mod duration;
+pub(crate) mod duration;
 mod event;
 mod pace;
 mod progress;

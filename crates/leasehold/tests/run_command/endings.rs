@@ -1,0 +1,149 @@
+//! How a command ends: by itself, by a signal, or because its lease does.
+
+use std::time::{Duration, SystemTime};
+
+use leasehold_testkit::servers::RedisServer;
+use rustix::process::Signal;
+
+use crate::stage::{Stage, Store, death_of, is_alive, time};
+
+/// Ignores SIGTERM, and writes down that it came and for how long it goes on.
+const STUBBORN: &str = "trap 'date +%s%N > asked' TERM; while :; do date +%s%N >> ran; sleep 0.01; done";
+
+#[test]
+fn stdin_stdout_and_the_exit_code_are_the_commands() {
+    let stage = Stage::new(Store::sqlite());
+    std::fs::write(stage.path("in"), "hello\n").unwrap();
+    let mut command = stage.command(&["--lock", "job"], "cat; exit 7");
+    let output = command.stdin(std::fs::File::open(stage.path("in")).unwrap()).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(7), b"hello\n".as_slice()));
+    assert_eq!(output.stderr, b"", "nothing is said when nothing is wrong");
+    assert_eq!(stage.output(&["--lock", "job"], "kill -KILL $$").status.code(), Some(128 + 9));
+}
+
+#[test]
+fn signals_are_passed_on_to_the_command() {
+    let stage = Stage::new(Store::sqlite());
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+        let _ = std::fs::remove_file(stage.path("ready"));
+        let number = signal.as_raw();
+        let traps = (1..16).filter(|n| *n != 9).map(|n| format!("trap 'exit {}' {n}; ", 50 + n));
+        let script = format!("{}echo $$ > ready; while :; do sleep 0.01; done", traps.collect::<String>());
+        let mut run = stage.start(&["--lock", "job"], &script);
+        stage.line("ready");
+        run.signal(signal);
+        assert_eq!(run.code(), Some(50 + number), "{}", run.stderr());
+    }
+    let mut run = stage.start(&["--lock", "job"], "echo $$ > defenceless; exec sleep 1000");
+    stage.line("defenceless");
+    run.signal(Signal::TERM);
+    assert_eq!(run.code(), Some(128 + Signal::TERM.as_raw()));
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    let stage = Stage::new(Store::sqlite());
+    let run = stage.command(&["--lock", "job"], "echo $$ > ready; while [ ! -e go ]; do sleep 0.01; done");
+    let mut nohup = std::process::Command::new("sh");
+    nohup.args(["-c", r#"trap "" HUP; exec "$@""#, "sh"]).arg(run.get_program()).args(run.get_args());
+    nohup.current_dir(run.get_current_dir().unwrap());
+    let mut run = crate::stage::Run::start(nohup);
+    let child = stage.pid("ready");
+    run.signal(Signal::HUP);
+    rustix::process::kill_process(child, Signal::HUP).unwrap();
+    std::fs::write(stage.path("go"), "").unwrap();
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_killed_before_the_lock_is_given_back() {
+    let stage = Stage::new(Store::sqlite());
+    let script =
+        "(trap '' TERM HUP; while :; do date +%s%N >> ran; sleep 0.01; done) & echo $! > left; exit 3";
+    let mut first = stage.start(&["--lock", "job"], script);
+    let left = stage.pid("left");
+    let mut second = stage.start(&["--lock", "job", "--wait", "30s"], "date +%s%N > second");
+    assert_eq!((first.code(), second.code()), (Some(3), Some(0)));
+    assert!(!is_alive(left));
+    let ran = stage.last_line("ran");
+    assert!(ran.is_empty() || time(&ran) < time(&stage.line("second")), "it ran on under the next holder");
+}
+
+#[test]
+fn a_command_that_ignores_sigterm_is_killed_before_the_lease_can_pass_on() {
+    let ttl = Duration::from_secs(3);
+    let mut redis = RedisServer::start();
+    let stage = Stage::new(Store::sqlite());
+    let options = ["--store", &redis.url(), "--lock", "job", "--ttl", "3s", "--grace", "10s"];
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.arg("run").args(options).args(["--", "sh", "-c", STUBBORN]).current_dir(stage.path("."));
+    let mut run = crate::stage::Run::start(command);
+    stage.line("ran");
+    // From here on nothing is renewed. The store itself keeps the lock until its length is over.
+    redis.pause();
+    let paused = SystemTime::now();
+    assert_eq!(run.code(), Some(98), "{}", run.stderr());
+    let (asked, ran) = (time(&stage.line("asked")), time(&stage.last_line("ran")));
+    assert!(ran < paused + ttl, "it ran until the lease could have passed on");
+    assert!(asked + ttl / 10 < ran, "it had time to stop");
+    assert!(run.stderr().contains("could not be renewed"));
+}
+
+#[test]
+fn a_command_under_a_lock_that_was_given_away_is_killed_at_once() {
+    let redis = RedisServer::start();
+    let stage = Stage::new(Store::sqlite());
+    let options = ["--store", &redis.url(), "--lock", "job", "--ttl", "3s"];
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.arg("run").args(options).args(["--", "sh", "-c", STUBBORN]).current_dir(stage.path("."));
+    let mut run = crate::stage::Run::start(command);
+    stage.line("ran");
+    let deleted: u32 = redis.command(&["DEL", "lock:job"]);
+    assert_eq!(deleted, 1);
+    assert_eq!(run.code(), Some(98), "{}", run.stderr());
+    assert!(run.stderr().contains("the store gave it away"));
+}
+
+#[test]
+fn a_command_does_not_outlive_a_leasehold_run_that_is_frozen() {
+    let stage = Stage::new(Store::sqlite());
+    let options = ["--lock", "job", "--ttl", "3s", "--wait", "60s"];
+    let mut first = stage.start(&options, "echo $$ > child; sleep 1000 & echo $! > grandchild; wait");
+    let (child, grandchild) = (stage.pid("child"), stage.pid("grandchild"));
+    first.signal(Signal::STOP);
+    let mut second = stage.start(&options, "date +%s%N > second");
+    let dead = death_of(child).max(death_of(grandchild));
+    assert_eq!(second.code(), Some(0), "{}", second.stderr());
+    assert!(dead < time(&stage.line("second")), "the first still ran when the second began");
+    first.signal(Signal::CONT);
+    assert_eq!(first.code(), Some(98), "{}", first.stderr());
+}
+
+#[test]
+fn the_longest_time_ends_a_command_though_its_lease_could_be_renewed() {
+    let stage = Stage::new(Store::sqlite());
+    let began = SystemTime::now();
+    let options = ["--lock", "job", "--ttl", "3s", "--max-hold", "3s", "--grace", "500ms"];
+    let mut run = stage.start(&options, STUBBORN);
+    assert_eq!(run.code(), Some(98));
+    let took = began.elapsed().unwrap();
+    assert!((Duration::from_secs(2)..Duration::from_secs(10)).contains(&took), "{took:?}");
+    assert!(stage.path("asked").exists());
+    assert!(run.stderr().contains("--max-hold is over"));
+}
+
+#[test]
+fn on_a_terminal_the_command_reads_and_then_the_shell_does() {
+    let stage = Stage::new(Store::sqlite());
+    let run = stage.command(&["--lock", "job"], "read line; echo command $line > first");
+    let words = run.get_args().map(|word| format!("'{}'", word.to_str().unwrap()));
+    let line = format!("'{}' {}", env!("CARGO_BIN_EXE_leasehold"), words.collect::<Vec<_>>().join(" "));
+    let line = format!("{line}; read line; echo shell $line > second");
+    std::fs::write(stage.path("in"), "one\ntwo\n").unwrap();
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).current_dir(stage.path("."));
+    script.stdin(std::fs::File::open(stage.path("in")).unwrap());
+    let mut script = crate::stage::Run::start(script);
+    assert_eq!(script.code(), Some(0), "{}", script.stderr());
+    assert_eq!((stage.line("first"), stage.line("second")), ("command one".into(), "shell two".into()));
+}
