@@ -6,6 +6,7 @@ use leasehold_api::{ConfirmHold, CreateEvent, CreateHold, HoldView, ItemSpec, Pr
 use leasehold_client::{Client, Request, Response};
 use leasehold_core::Millis;
 use leasehold_engine::{Clock, EmbeddedEngine, EmbeddedOptions};
+use leasehold_lock::{Locker, Memory};
 use leasehold_server::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +19,8 @@ async fn a_late_payment_for_a_forgotten_hold_must_be_given_back_if_its_secret_is
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = Client::new(&listener.local_addr().unwrap().to_string());
     let stop = CancellationToken::new();
-    let server = leasehold_server::serve(listener, engine, ServerConfig::default(), stop.clone());
+    let locker = Locker::new(Memory::new());
+    let server = leasehold_server::serve(listener, engine, locker, ServerConfig::default(), stop.clone());
     let server = tokio::spawn(server);
 
     let seats = vec![SeatSpec::Id("A-1".to_owned())];
