@@ -1,6 +1,7 @@
 //! A load that costs little itself: prepared requests on raw connections, answers read by their length.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 
 /// One connection.
 pub(crate) struct Connection {
@@ -19,8 +19,11 @@ pub(crate) struct Connection {
 /// What a load did.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Loaded {
+    /// Requests answered in the time.
     pub(crate) requests: u64,
     pub(crate) elapsed: Duration,
+    /// The same, and those that were on their way at its end.
+    pub(crate) answered: u64,
 }
 
 impl Loaded {
@@ -33,8 +36,11 @@ impl Loaded {
 #[derive(Default)]
 pub(crate) struct Clients {
     turns: Turns,
-    tasks: Vec<JoinHandle<anyhow::Result<()>>>,
+    waiting: Vec<Client>,
 }
+
+/// One that has not begun.
+type Client = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
 /// What every client looks at before a turn, and counts after it.
 #[derive(Clone, Default)]
@@ -44,25 +50,26 @@ pub(crate) struct Turns {
 }
 
 impl Clients {
-    /// Starts one more.
+    /// Adds one that begins when all are there.
     pub(crate) fn add<F: Future<Output = anyhow::Result<()>> + Send + 'static>(
         &mut self,
         client: impl FnOnce(Turns) -> F,
     ) {
-        self.tasks.push(tokio::spawn(client(self.turns.clone())));
+        self.waiting.push(Box::pin(client(self.turns.clone())));
     }
 
     /// Lets them go on for `duration`, and waits for all of them.
     pub(crate) async fn run_for(self, duration: Duration) -> anyhow::Result<Loaded> {
-        let (begun, before) = (Instant::now(), self.turns.count.load(Ordering::Relaxed));
+        let begun = Instant::now();
+        let clients: Vec<_> = self.waiting.into_iter().map(tokio::spawn).collect();
         tokio::time::sleep(duration).await;
-        let requests = self.turns.count.load(Ordering::Relaxed) - before;
-        let loaded = Loaded { requests, elapsed: begun.elapsed() };
+        let requests = self.turns.count.load(Ordering::Relaxed);
+        let elapsed = begun.elapsed();
         self.turns.over.store(true, Ordering::Relaxed);
-        for task in self.tasks {
-            task.await.context("a client ended badly")??;
+        for client in clients {
+            client.await.context("a client ended badly")??;
         }
-        Ok(loaded)
+        Ok(Loaded { requests, elapsed, answered: self.turns.count.load(Ordering::Relaxed) })
     }
 }
 
