@@ -84,8 +84,8 @@ pub enum Touched {
     Event(EventNo),
     /// A seat, and how it stood after the entry.
     Seat(EventNo, SeatNo, Fence, SeatStatus),
-    /// A pool, and how it stood after the entry.
-    Pool(EventNo, PoolNo, PoolCounts),
+    /// A pool, and how it stood after the entry. Boxed, because a start may list millions of other things.
+    Pool(EventNo, PoolNo, Box<PoolCounts>),
     /// A hold.
     Hold(HoldSlot),
     /// A booking.
@@ -97,6 +97,8 @@ pub enum Touched {
     /// A payment.
     Payment(EventNo, Reference),
 }
+
+const _: () = assert!(size_of::<Touched>() == 24);
 
 impl Changes {
     /// What an entry touched.

@@ -449,7 +449,7 @@ impl State {
                 Touched::Seat(event, seat, now.fence, now.owner.status())
             }
             Item::Pool { pool, .. } => {
-                Touched::Pool(event, pool, PoolCounts::of(&this.pools()[pool.0 as usize]))
+                Touched::Pool(event, pool, Box::new(PoolCounts::of(&this.pools()[pool.0 as usize])))
             }
         }));
     }

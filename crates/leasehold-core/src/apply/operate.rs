@@ -95,7 +95,7 @@ impl State {
         for (pool, capacity) in patch.capacities {
             let known = event.pool_mut(pool);
             known.capacity = capacity;
-            changes.touched.push(Touched::Pool(number, pool, PoolCounts::of(known)));
+            changes.touched.push(Touched::Pool(number, pool, Box::new(PoolCounts::of(known))));
         }
         if let Some(policy) = policy {
             event.policy = policy;

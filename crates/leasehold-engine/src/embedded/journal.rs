@@ -137,7 +137,7 @@ pub(crate) fn replay_entry(
                 let counts = image::get_pool_counts(get)?;
                 state.loading_event(event).ok_or(Damaged)?.load_capacity(pool, counts.capacity);
                 pools.push((pool, counts));
-                touched.push(Touched::Pool(event, pool, counts));
+                touched.push(Touched::Pool(event, pool, Box::new(counts)));
             }
             IMAGE_HOLD => {
                 let slot = HoldSlot(get.u32()?);
@@ -189,9 +189,9 @@ pub(crate) fn change_of(epoch: Epoch, changes: &Changes, entry: &Entry) -> Chang
     let mut seats = Vec::with_capacity(touched.iter().filter(|one| matches!(one, Touched::Seat(..))).count());
     let mut pools = Vec::new();
     for thing in touched {
-        match *thing {
-            Touched::Seat(_, seat, _, status) => seats.push(SeatUpdate { seat, status }),
-            Touched::Pool(_, pool, counts) => pools.push((pool, counts)),
+        match thing {
+            Touched::Seat(_, seat, _, status) => seats.push(SeatUpdate { seat: *seat, status: *status }),
+            Touched::Pool(_, pool, counts) => pools.push((*pool, **counts)),
             _ => {}
         }
     }
