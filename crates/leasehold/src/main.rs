@@ -4,7 +4,9 @@ mod backup;
 mod check;
 mod crowd;
 mod demo;
+mod doctor;
 mod list;
+mod lock;
 mod lock_store;
 mod locks;
 mod logging;
@@ -59,6 +61,10 @@ enum Command {
     Refunds(list::RefundsArgs),
     /// Run a command while holding a lock, and never longer
     Run(run::RunArgs),
+    /// Take, renew, give back and look at locks
+    Lock(lock::LockArgs),
+    /// Say what a lock store's grants are worth where it runs
+    Doctor(doctor::DoctorArgs),
     #[command(name = "__exec", hide = true)]
     Exec(run::exec::ExecArgs),
     #[command(name = "__warden", hide = true)]
@@ -101,6 +107,8 @@ fn perform(command: Command) -> anyhow::Result<ExitCode> {
             Command::Holds(args) => list::holds(args).await,
             Command::Refunds(args) => list::refunds(args).await,
             Command::Run(args) => Ok(run::run(args).await),
+            Command::Lock(args) => Ok(lock::lock(args).await),
+            Command::Doctor(args) => Ok(doctor::doctor(&args).await),
             Command::Warden => run::warden::keep_watch(),
             Command::Exec(_) | Command::Foreground(_) => unreachable!("they need no runtime"),
             Command::Completions { shell } => {

@@ -158,7 +158,7 @@ fn rush_sells_exactly_what_there_is_and_says_so() {
 
 #[test]
 fn help_has_examples_and_completions_are_printed() {
-    for command in ["serve", "demo", "check", "backup", "events", "holds", "refunds"] {
+    for command in ["serve", "demo", "check", "backup", "events", "holds", "refunds", "run", "doctor"] {
         let help = leasehold(&[command, "--help"]);
         assert!(help.status.success() && stdout(&help).contains("Examples:"), "{command}");
     }

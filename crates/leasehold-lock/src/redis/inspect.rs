@@ -89,7 +89,7 @@ fn address(node: &str) -> (&str, u16) {
 }
 
 /// Anything in a prefix means itself.
-fn escaped(prefix: &str) -> String {
+pub(crate) fn escaped(prefix: &str) -> String {
     let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-');
     prefix.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }

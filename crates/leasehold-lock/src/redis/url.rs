@@ -20,7 +20,7 @@ pub enum BadRedisUrl {
     Address(#[source] redis::RedisError),
 }
 
-pub(super) fn servers(url: &str) -> Result<Servers, BadRedisUrl> {
+pub(crate) fn servers(url: &str) -> Result<Servers, BadRedisUrl> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     match scheme {
         "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" => {

@@ -22,7 +22,8 @@ mod inspect;
 mod node;
 mod tally;
 
-use node::{Counted, Node, STATE, Said};
+pub(crate) use node::STATE;
+use node::{Counted, Node, Said};
 pub(crate) use tally::Tally;
 
 use crate::backend::{Attempt, Backend, Held, ListQuery, Order, Page, Released, Renewed, Request};

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::redis::link::{Ears, Link, Lua, Servers};
 
 /// Where a node keeps its counters and what it knows of itself.
-pub(super) const STATE: &str = "leasehold:redlock";
+pub(crate) const STATE: &str = "leasehold:redlock";
 
 /// A server that may not vote is looked at this often, by whoever wants a lock.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -172,7 +172,7 @@ impl Outcome {
                 ExitCode::from(LOST)
             }
             Self::Busy(busy) => {
-                eprintln!("leasehold: `{}` is held by somebody else{}", busy.name, until(&busy));
+                eprintln!("leasehold: {}", crate::lock::busy(&busy));
                 ExitCode::from(NOT_OBTAINED)
             }
             Self::Interrupted(signal) => ExitCode::from(128 + signal as u8),
@@ -184,11 +184,4 @@ impl Outcome {
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
-}
-
-fn until(busy: &Busy) -> String {
-    match busy.remaining {
-        Some(remaining) => format!(", for {:.1} s more unless it is renewed", remaining.as_secs_f64()),
-        None => String::new(),
-    }
 }

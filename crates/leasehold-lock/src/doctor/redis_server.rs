@@ -1,0 +1,314 @@
+//! One Redis server: what it forgets, and when.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use redis::{ConnectionInfo, FromRedisValue, Value};
+
+use super::{Chart, Level};
+use crate::bells::Bells;
+use crate::error::{BoxError, StoreError};
+use crate::redis::inspect;
+use crate::redis::keys::{Keys, OWN_PREFIX};
+use crate::redis::link::{Ears, Link, Servers};
+
+/// `SET` with `NX` and `GET` together, and channels of shards, are of 7.0.
+const VERSION_MIN: (u32, u32) = (7, 0);
+/// A clock that is further off is worth a word.
+const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(1);
+/// Steps of the look through the keys.
+const SCANS_MAX: usize = 20;
+const KEYS_LOOKED_AT_MAX: usize = 200;
+/// A replica that has not been heard of for so long is of no use in a failover.
+const REPLICA_LAG_MAX: u64 = 10;
+
+/// What the server is there for, as far as it changes what a finding means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It has the locks, alone or as a master of several.
+    Alone,
+    /// It has one vote of several.
+    Voter,
+}
+
+/// A connection for questions.
+pub(super) struct Server {
+    link: Link,
+    pub(super) place: String,
+    info: BTreeMap<String, String>,
+    config: Option<BTreeMap<String, String>>,
+}
+
+impl Server {
+    /// Connects and asks who it is; notes why not.
+    pub(super) async fn reach(servers: Servers, place: &str, chart: &mut Chart) -> Option<Self> {
+        let link = Link::new(servers, Ears::Bells(Bells::default()));
+        let info: String = match send(&link, &["INFO"]).await {
+            Ok(info) => info,
+            Err(error) => {
+                chart.problem("reachable", place, format!("it cannot be asked: {}", told(&error)));
+                return None;
+            }
+        };
+        let config = send(&link, &["CONFIG", "GET", "*"]).await.ok();
+        let lines = info.lines().filter_map(|line| line.split_once(':'));
+        let info = lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
+        Some(Self { link, place: place.to_owned(), info, config })
+    }
+
+    pub(super) async fn reach_one(server: ConnectionInfo, chart: &mut Chart) -> Option<Self> {
+        let place = server.addr().to_string();
+        Self::reach(Servers::One(Box::new(server)), &place, chart).await
+    }
+
+    pub(super) fn info(&self, name: &str) -> &str {
+        self.info.get(name).map_or("", String::as_str)
+    }
+
+    fn setting(&self, name: &str) -> Option<&str> {
+        self.config.as_ref()?.get(name).map(String::as_str)
+    }
+
+    pub(super) async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, StoreError> {
+        send(&self.link, words).await
+    }
+
+    /// Everything that is asked of every server.
+    pub(super) async fn examine(&self, part: Part, has_epochs: bool, keys: &Keys, chart: &mut Chart) {
+        self.version(chart);
+        self.eviction(chart);
+        self.persistence(part, has_epochs, chart);
+        self.replication(part, chart);
+        self.scripts(chart).await;
+        self.clock(chart).await;
+        self.prefix(keys, chart).await;
+    }
+
+    fn version(&self, chart: &mut Chart) {
+        let version = self.info("redis_version");
+        let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+        let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if found >= VERSION_MIN {
+            chart.ok("version", &self.place, format!("version {version}"));
+        } else {
+            let text = format!("version {version}; locks need 7.0 or later");
+            chart.problem("version", &self.place, text);
+        }
+        if self.config.is_none() {
+            let text = "CONFIG is not allowed, so only a part of the settings can be read, and a Redlock server \
+                        that restarts is never trusted at once";
+            chart.warn("config", &self.place, text);
+        }
+    }
+
+    fn eviction(&self, chart: &mut Chart) {
+        let policy = self.setting("maxmemory-policy").unwrap_or_else(|| self.info("maxmemory_policy"));
+        let limit = self.info("maxmemory");
+        if policy == "noeviction" {
+            chart.ok("eviction", &self.place, "noeviction: a lock goes only when it ends");
+        } else if limit == "0" || limit.is_empty() {
+            let text =
+                format!("{policy}, but without a limit of memory nothing is evicted; a limit would do it");
+            chart.warn("eviction", &self.place, text);
+        } else {
+            let text = format!(
+                "{policy} with a limit of {limit} bytes: locks that are held can be evicted when memory is short, \
+                 and then somebody else gets them. Set maxmemory-policy noeviction, or use another server"
+            );
+            chart.problem("eviction", &self.place, text);
+        }
+    }
+
+    fn persistence(&self, part: Part, has_epochs: bool, chart: &mut Chart) {
+        let appends = match self.setting("appendonly") {
+            Some(setting) => setting == "yes",
+            None => self.info("aof_enabled") == "1",
+        };
+        let fsync = self.setting("appendfsync").unwrap_or("unknown");
+        let saves = self.setting("save").is_some_and(|save| !save.is_empty());
+        let after = match part {
+            Part::Voter => {
+                "after a restart it does not vote for some seconds, until it has the others' counters"
+            }
+            Part::Alone => "after a crash locks that were held are granted again",
+        };
+        let topic = "persistence";
+        match (appends, fsync) {
+            (true, "always") => {
+                chart.ok(topic, &self.place, "every write is on the disk before it is answered")
+            }
+            (true, fsync) => {
+                let text = format!("appendfsync {fsync}: the last second or so is forgotten, and {after}");
+                chart.warn(topic, &self.place, text);
+            }
+            (false, _) => {
+                let kept = if saves { "snapshots only" } else { "nothing is kept over a restart" };
+                let text = format!("{kept}: {after}. Set appendonly yes, appendfsync always");
+                match part {
+                    Part::Alone if !has_epochs && !saves => chart.problem(topic, &self.place, text),
+                    Part::Alone | Part::Voter => chart.warn(topic, &self.place, text),
+                }
+            }
+        }
+    }
+
+    fn replication(&self, part: Part, chart: &mut Chart) {
+        if self.info("role") == "slave" {
+            let text = "a replica: it takes no writes, and a lock read there may be gone. Name the master";
+            return chart.problem("role", &self.place, text);
+        }
+        chart.ok("role", &self.place, "a master");
+        let replicas: Vec<&String> =
+            self.info.iter().filter(|(name, _)| is_replica(name)).map(|(_, value)| value).collect();
+        if replicas.is_empty() {
+            return chart.ok(
+                "replicas",
+                &self.place,
+                "no replicas: nothing to fail over to that lags behind",
+            );
+        }
+        let written: u64 = self.info("master_repl_offset").parse().unwrap_or(0);
+        let behind = replicas.iter().map(|line| written.saturating_sub(number(line, "offset"))).max();
+        let lag = replicas.iter().map(|line| number(line, "lag")).max().unwrap_or(0);
+        let needed = self.setting("min-replicas-to-write").unwrap_or("0");
+        let state = format!(
+            "{} replica(s), at most {} bytes behind, last heard of {lag} s ago; min-replicas-to-write is {needed}",
+            replicas.len(),
+            behind.unwrap_or(0)
+        );
+        let why = match part {
+            Part::Voter => "a failover to one puts a server into the set that has forgotten votes. Use none",
+            Part::Alone => {
+                "copies are made after the answer, so a failover can forget locks that were granted"
+            }
+        };
+        let late = if lag > REPLICA_LAG_MAX { "; one of them is cut off" } else { "" };
+        chart.warn("replicas", &self.place, format!("{state}{late}: {why}"));
+    }
+
+    async fn scripts(&self, chart: &mut Chart) {
+        match self.ask::<u8>(&["EVAL", "return 1", "0"]).await {
+            Ok(_) => chart.ok("scripts", &self.place, "scripts are allowed"),
+            Err(error) => {
+                let text =
+                    format!("scripts are not allowed, and nothing can be released without: {}", told(&error));
+                chart.problem("scripts", &self.place, text);
+            }
+        }
+    }
+
+    async fn clock(&self, chart: &mut Chart) {
+        let (sent, began) = (SystemTime::now(), Instant::now());
+        let Ok((seconds, micros)) = self.ask::<(u64, u64)>(&["TIME"]).await else {
+            return chart.warn("clock", &self.place, "TIME is not allowed, so its clock cannot be read");
+        };
+        let round_trip = began.elapsed();
+        let theirs = Duration::from_secs(seconds) + Duration::from_micros(micros);
+        let ours = sent.duration_since(UNIX_EPOCH).unwrap_or_default() + round_trip / 2;
+        let (level, text) = judge_clock(theirs, ours, round_trip / 2);
+        chart.note(level, "clock", &self.place, text);
+    }
+
+    /// Whether others keep something under the prefix of the locks.
+    async fn prefix(&self, keys: &Keys, chart: &mut Chart) {
+        let pattern = format!("{}*", inspect::escaped(keys.prefix()));
+        let (mut cursor, mut strangers, mut endless, mut looked_at) = ("0".to_owned(), 0, 0, 0);
+        for _ in 0..SCANS_MAX {
+            let scan = ["SCAN", &cursor, "MATCH", &pattern, "COUNT", "1000"];
+            let Ok((next, found)) = self.ask::<(String, Vec<Vec<u8>>)>(&scan).await else {
+                return chart.warn("prefix", &self.place, "SCAN is not allowed, so locks cannot be listed");
+            };
+            for key in found.iter().filter_map(|key| std::str::from_utf8(key).ok()) {
+                if key.starts_with(OWN_PREFIX) || looked_at >= KEYS_LOOKED_AT_MAX {
+                    continue;
+                }
+                looked_at += 1;
+                let kind: String = self.ask(&["TYPE", key]).await.unwrap_or_default();
+                let end: i64 = self.ask(&["PTTL", key]).await.unwrap_or(0);
+                strangers += usize::from(kind != "string" && kind != "none");
+                endless += usize::from(kind == "string" && end == -1);
+            }
+            cursor = next;
+            if cursor == "0" || looked_at >= KEYS_LOOKED_AT_MAX {
+                break;
+            }
+        }
+        let prefix = keys.prefix();
+        if strangers + endless == 0 {
+            let text = format!("{looked_at} keys under `{prefix}`, all of them locks as far as one can tell");
+            chart.ok("prefix", &self.place, text);
+        } else {
+            let text = format!(
+                "of {looked_at} keys under `{prefix}`, {strangers} are no strings and {endless} have no end: not locks \
+                 of ours. Such a name can never be locked; use another prefix"
+            );
+            chart.warn("prefix", &self.place, text);
+        }
+    }
+}
+
+/// Two times since 1970, known up to `error`.
+fn judge_clock(theirs: Duration, ours: Duration, error: Duration) -> (Level, String) {
+    let difference = theirs.abs_diff(ours);
+    let known = format!(
+        "its clock is {:.3} s {} this machine's, give or take {:.3} s",
+        difference.as_secs_f64(),
+        if theirs > ours { "ahead of" } else { "behind" },
+        error.as_secs_f64()
+    );
+    if difference.saturating_sub(error) <= CLOCK_DIFFERENCE_MAX {
+        return (Level::Ok, known);
+    }
+    let text = format!(
+        "{known}. Leases do not compare clocks, but when somebody corrects this one, locks end too early or too late. \
+         Correct it while none are held, and keep it with NTP"
+    );
+    (Level::Warning, text)
+}
+
+fn is_replica(name: &str) -> bool {
+    name.strip_prefix("slave")
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// A number in `ip=..,port=..,state=online,offset=42,lag=0`.
+fn number(line: &str, name: &str) -> u64 {
+    let mut pairs = line.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
+async fn send<T: FromRedisValue>(link: &Link, words: &[&str]) -> Result<T, StoreError> {
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    let answer: Value = link.send(&command).await?;
+    T::from_redis_value(answer).map_err(|error| StoreError::Refused(error.into()))
+}
+
+/// An error and its reason.
+pub(super) fn told(error: &StoreError) -> String {
+    let (StoreError::Unknown(source) | StoreError::Refused(source)) = error;
+    let source: &BoxError = source;
+    source.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_difference_that_is_certain_is_worth_a_warning() {
+        let (noon, second) = (Duration::from_secs(43_200), Duration::from_secs(1));
+        let judged = |theirs, error| judge_clock(theirs, noon, error).0;
+        assert_eq!(judged(noon + second, Duration::ZERO), Level::Ok);
+        assert_eq!(judged(noon + 3 * second, second), Level::Warning);
+        assert_eq!(judged(noon - 3 * second, second), Level::Warning);
+        assert_eq!(judged(noon - 3 * second, 2 * second), Level::Ok, "the answer may have taken that long");
+    }
+
+    #[test]
+    fn lines_about_replicas_are_read() {
+        let line = "ip=10.0.0.2,port=6379,state=online,offset=1234,lag=7";
+        assert_eq!((number(line, "offset"), number(line, "lag"), number(line, "none")), (1234, 7, 0));
+        assert!(is_replica("slave0") && !is_replica("slave_repl_offset") && !is_replica("slave"));
+    }
+}

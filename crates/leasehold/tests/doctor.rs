@@ -1,0 +1,254 @@
+//! `leasehold doctor` on servers that are set up well, and on servers that are set up badly in each way.
+
+use std::process::{Command, Output};
+
+use leasehold_testkit::servers::{Persistence, Postgres, RedisCluster, RedisServer, independent};
+use serde_json::Value;
+
+fn doctor(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.arg("doctor").args(args).env_remove("LEASEHOLD_STORE").env_remove("LEASEHOLD_EPOCHS");
+    command.output().unwrap()
+}
+
+/// The exit code and the report.
+fn report(args: &[&str]) -> (Option<i32>, Value) {
+    let output = doctor(&[args, &["--json"]].concat());
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (output.status.code(), report)
+}
+
+/// The level of each finding on a topic.
+fn levels(report: &Value, topic: &str) -> Vec<String> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    let on_topic = findings.filter(|finding| finding["topic"] == topic);
+    on_topic.map(|finding| finding["level"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The topics of everything that is not as it should be.
+fn complaints(report: &Value) -> Vec<String> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    let bad = findings.filter(|finding| finding["level"] != "ok");
+    bad.map(|finding| finding["topic"].as_str().unwrap().to_owned()).collect()
+}
+
+fn redlock(servers: &[RedisServer]) -> String {
+    let addresses: Vec<String> = servers.iter().map(RedisServer::address).collect();
+    format!("redlock://{}", addresses.join(","))
+}
+
+#[test]
+fn a_redis_that_is_set_up_well_has_no_complaints() {
+    let redis = RedisServer::start();
+    let (code, report) = report(&["--store", &redis.url()]);
+    assert_eq!((code, complaints(&report)), (Some(0), vec![]), "{report:#}");
+    assert_eq!(report["guarantee"], "lease");
+    for topic in ["version", "eviction", "persistence", "role", "replicas", "scripts", "clock", "prefix"] {
+        assert_eq!(levels(&report, topic), ["ok"], "{topic}: {report:#}");
+    }
+    let text = doctor(&["--store", &redis.url()]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.trim_end().lines().last().unwrap().contains("grants `lease`"), "{text}");
+}
+
+#[test]
+fn a_redis_that_evicts_or_forgets_is_only_best_effort() {
+    let evicting = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let redis = RedisServer::options().args(&evicting).start();
+    let (code, found) = report(&["--store", &redis.url()]);
+    assert_eq!((code, levels(&found, "eviction")), (Some(1), vec!["problem".to_owned()]), "{found:#}");
+    assert_eq!(found["guarantee"], "best-effort");
+
+    let redis = RedisServer::options().persistence(Persistence::None).start();
+    let (code, found) = report(&["--store", &redis.url()]);
+    assert_eq!((code, levels(&found, "persistence")), (Some(1), vec!["problem".to_owned()]), "{found:#}");
+}
+
+#[test]
+fn a_redis_with_weak_spots_is_warned_about() {
+    let redis = RedisServer::options()
+        .persistence(Persistence::EverySecond)
+        .args(&["--maxmemory-policy", "volatile-ttl"])
+        .start();
+    let replica_of = redis.port().to_string();
+    let replica = RedisServer::options().args(&["--replicaof", "127.0.0.1", &replica_of]).start();
+    wait_until("the replica comes", || redis.info("replication", "connected_slaves") == "1");
+    let () = redis.command(&["SET", "lock:endless", "value"]);
+    let _: u32 = redis.command(&["LPUSH", "lock:list", "value"]);
+    let (code, found) = report(&["--store", &redis.url()]);
+    assert_eq!(code, Some(0), "{found:#}");
+    assert_eq!(complaints(&found), ["eviction", "persistence", "replicas", "prefix"], "{found:#}");
+    let other = report(&["--store", &redis.url(), "--key-prefix", "jobs:"]).1;
+    assert_eq!(levels(&other, "prefix"), ["ok"], "{other:#}");
+
+    let (code, found) = report(&["--store", &replica.url()]);
+    assert_eq!((code, levels(&found, "role")), (Some(1), vec!["problem".to_owned()]), "{found:#}");
+}
+
+#[test]
+fn what_may_not_be_asked_is_said() {
+    let redis = RedisServer::start();
+    let () = redis
+        .command(&["ACL", "SETUSER", "worker", "on", ">hunter2", "~*", "&*", "+@all", "-config", "-eval"]);
+    let url = format!("redis://worker:hunter2@{}", redis.address());
+    let (code, found) = report(&["--store", &url]);
+    assert_eq!(code, Some(1), "{found:#}");
+    assert_eq!(levels(&found, "config"), ["warning"], "{found:#}");
+    assert_eq!(levels(&found, "scripts"), ["problem"], "{found:#}");
+    assert!(!found.to_string().contains("hunter2"), "{found:#}");
+}
+
+/// A sentinel that watches one server. Gone when this is dropped.
+struct Sentinel {
+    process: std::process::Child,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Sentinel {
+    fn start(master: &RedisServer) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let file = folder.path().join("sentinel.conf");
+        let watched = master.port();
+        let settings = format!("bind 127.0.0.1\nport {port}\nsentinel monitor shop 127.0.0.1 {watched} 1\n");
+        std::fs::write(&file, settings).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--", "redis-server"]).arg(&file).arg("--sentinel");
+        let process = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        wait_until("the sentinel answers", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self { process, port, _folder: folder }
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !condition() {
+        assert!(std::time::Instant::now() < until, "in vain: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn sentinel_is_asked_about_its_quorum_and_its_master() {
+    let redis = RedisServer::start();
+    let sentinel = Sentinel::start(&redis);
+    let (code, found) = report(&["--store", &format!("redis-sentinel://127.0.0.1:{}/shop", sentinel.port)]);
+    assert_eq!((code, complaints(&found)), (Some(0), vec!["sentinel".to_owned()]), "{found:#}");
+    assert_eq!(levels(&found, "persistence"), ["ok"], "{found:#}");
+    let (code, found) = report(&["--store", &format!("redis-sentinel://127.0.0.1:{}/other", sentinel.port)]);
+    assert_eq!((code, levels(&found, "sentinel")), (Some(2), vec!["problem".to_owned()]), "{found:#}");
+}
+
+#[test]
+fn epochs_make_redis_fenced_if_their_database_keeps_them() {
+    let redis = RedisServer::options().persistence(Persistence::None).start();
+    let good = Postgres::start();
+    let (code, found) = report(&["--store", &redis.url(), "--epochs", &good.url()]);
+    assert_eq!((code, complaints(&found)), (Some(0), vec!["persistence".to_owned()]), "{found:#}");
+    assert_eq!(found["guarantee"], "fenced");
+    for topic in ["epochs", "epochs-fsync", "epochs-commit", "epochs-standby"] {
+        assert_eq!(levels(&found, topic), ["ok"], "{topic}: {found:#}");
+    }
+    let forgetful = Postgres::start_with(&["-c", "fsync=off"]);
+    let (code, found) = report(&["--store", &redis.url(), "--epochs", &forgetful.url()]);
+    assert_eq!((code, levels(&found, "epochs-fsync")), (Some(1), vec!["problem".to_owned()]), "{found:#}");
+    assert_eq!(found["guarantee"], "best-effort");
+    let nowhere = "postgres://ada:hunter2@127.0.0.1:1/app";
+    let (code, found) = report(&["--store", &redis.url(), "--epochs", nowhere]);
+    assert_eq!((code, levels(&found, "epochs")), (Some(2), vec!["problem".to_owned()]), "{found:#}");
+    assert!(!found.to_string().contains("hunter2"), "{found:#}");
+}
+
+#[test]
+fn a_cluster_is_looked_at_node_by_node() {
+    let mut cluster = RedisCluster::start();
+    let url = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let (code, found) = report(&["--store", &url]);
+    assert_eq!(code, Some(0), "{found:#}");
+    assert_eq!(levels(&found, "cluster"), ["ok"], "{found:#}");
+    assert_eq!(levels(&found, "takeover"), ["ok"; 3], "{found:#}");
+    assert_eq!(levels(&found, "eviction"), ["ok"; 3], "{found:#}");
+    assert_eq!(complaints(&found), ["replicas"; 3], "{found:#}");
+    let one = cluster.server(cluster.master_of("x")).url();
+    let (code, found) = report(&["--store", &one]);
+    assert_eq!((code, levels(&found, "mode")), (Some(1), vec!["problem".to_owned()]), "{found:#}");
+    let _new_master = cluster.kill_master("x");
+    let (_, found) = report(&["--store", &url]);
+    assert!(levels(&found, "takeover").contains(&"warning".to_owned()), "{found:#}");
+}
+
+#[test]
+fn a_redlock_set_is_looked_at_as_a_set() {
+    let mut servers = independent(3);
+    let url = redlock(&servers);
+    let (code, found) = report(&["--store", &url]);
+    assert_eq!((code, complaints(&found)), (Some(0), vec!["standing".to_owned(); 3]), "{found:#}");
+    let acquired = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .args(["lock", "acquire", "x", "--ttl", "1s", "--store", &url])
+        .output()
+        .unwrap();
+    assert!(acquired.status.success(), "{acquired:?}");
+    let (code, found) = report(&["--store", &url]);
+    assert_eq!((code, complaints(&found)), (Some(0), vec![]), "{found:#}");
+    assert_eq!(found["guarantee"], "fenced");
+
+    let port = servers[0].port();
+    let twice = format!("redlock://127.0.0.1:{port},localhost:{port},{}", servers[1].address());
+    assert_eq!(levels(&report(&["--store", &twice]).1, "distinct"), ["problem"]);
+    let two = redlock(&servers[..2]);
+    let (code, found) = report(&["--store", &two]);
+    assert_eq!((code, levels(&found, "members")), (Some(1), vec!["problem".to_owned(); 2]), "{found:#}");
+    assert_eq!(levels(&found, "set"), ["warning"], "{found:#}");
+
+    let _: u32 = servers[2].command(&["HSET", "leasehold:redlock", "status", "stale"]);
+    servers[0].kill9();
+    let (code, found) = report(&["--store", &url]);
+    assert_eq!(code, Some(0), "{found:#}");
+    assert_eq!(levels(&found, "standing"), ["ok", "warning"], "{found:#}");
+    assert_eq!(levels(&found, "reachable"), ["warning"], "{found:#}");
+    servers[1].kill9();
+    let (code, found) = report(&["--store", &url]);
+    assert_eq!((code, levels(&found, "quorum")), (Some(2), vec!["problem".to_owned()]), "{found:#}");
+}
+
+#[test]
+fn a_file_is_judged_by_where_it_lies() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("locks.db").display());
+    let (code, found) = report(&["--store", &store]);
+    assert_eq!((code, levels(&found, "file")), (Some(0), vec!["ok".to_owned()]), "{found:#}");
+    let ran = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .args(["run", "--lock", "x", "--store", &store, "--", "true"])
+        .status();
+    assert!(ran.unwrap().success());
+    let (code, found) = report(&["--store", &store]);
+    assert_eq!((code, levels(&found, "journal")), (Some(0), vec!["ok".to_owned()]), "{found:#}");
+    assert_eq!(found["guarantee"], "fenced");
+
+    let memory = report(&["--store", "sqlite:/dev/shm/leasehold-doctor-locks.db"]).1;
+    assert_eq!(levels(&memory, "file-system"), ["warning"], "{memory:#}");
+    assert_eq!(levels(&memory, "rights"), ["warning"], "{memory:#}");
+    let broken = folder.path().join("broken.db");
+    std::fs::write(&broken, "this is no database, whatever its name says").unwrap();
+    let (code, found) = report(&["--store", &format!("sqlite:{}", broken.display())]);
+    assert_eq!((code, levels(&found, "file")), (Some(2), vec!["problem".to_owned()]), "{found:#}");
+    assert_eq!(report(&["--store", "sqlite:/no/such/folder/x.db"]).0, Some(2));
+}
+
+#[test]
+fn nobody_there_is_told_apart_from_a_url_that_makes_no_sense() {
+    let (code, found) = report(&["--store", "redis://:hunter2@127.0.0.1:1"]);
+    assert_eq!((code, &found["reachable"]), (Some(2), &Value::Bool(false)), "{found:#}");
+    assert!(!found.to_string().contains("hunter2"), "{found:#}");
+    assert_eq!(doctor(&["--store", "nonsense://x"]).status.code(), Some(96));
+}

@@ -1,0 +1,96 @@
+//! `leasehold lock`: what it prints, and what it exits with.
+
+use std::process::{Command, Output};
+
+use leasehold_testkit::servers::{RedisServer, independent};
+
+fn lock(store: &str, owner: Option<&str>, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.arg("lock").args(args).env("LEASEHOLD_STORE", store).env_remove("LEASEHOLD_OWNER");
+    command.envs(owner.map(|owner| ("LEASEHOLD_OWNER", owner)));
+    command.output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// The life of a lock that no process holds.
+fn is_taken_seen_renewed_and_given_back(store: &str, guarantee: &str) {
+    let ttl = ["--ttl", "20s", "--label", "deploy-7", "--json"];
+    let taken = lock(store, None, &[&["acquire", "app:deploy"], &ttl[..]].concat());
+    assert_eq!(taken.status.code(), Some(0), "{taken:?}");
+    let taken = json(&taken);
+    let owner = taken["owner"].as_str().unwrap();
+    assert_eq!(taken["guarantee"], guarantee);
+    assert_eq!(taken["fence"].is_u64(), guarantee == "fenced", "{taken}");
+    assert!((15_000..=20_000).contains(&taken["expires_in_ms"].as_u64().unwrap()), "{taken}");
+
+    let busy = lock(store, None, &["acquire", "app:deploy", "--wait", "100ms"]);
+    assert_eq!(busy.status.code(), Some(97), "{busy:?}");
+    for args in [&["ls"][..], &["ls", "--prefix", "app:", "--json"], &["why", "app:deploy"]] {
+        let seen = lock(store, None, args);
+        let text = stdout(&seen);
+        assert!(seen.status.success() && text.contains("app:deploy") && text.contains("deploy-7"), "{text}");
+        assert!(!text.contains(&owner[..32]), "the token is nobody else's business:\n{text}");
+    }
+    assert!(!stdout(&lock(store, None, &["ls", "--prefix", "other:"])).contains("app:deploy"));
+    let why = json(&lock(store, None, &["why", "app:deploy", "--json"]));
+    assert_eq!((&why["held"], &why["lease"]["fence"]), (&true.into(), &taken["fence"]));
+
+    let stranger = "0123456789abcdef0123456789abcdef";
+    assert_eq!(lock(store, Some(stranger), &["release", "app:deploy"]).status.code(), Some(98));
+    assert_eq!(lock(store, Some(stranger), &["renew", "app:deploy"]).status.code(), Some(98));
+    assert_eq!(lock(store, Some(owner), &["renew", "app:deploy", "--ttl", "1h"]).status.code(), Some(0));
+    let why = json(&lock(store, None, &["why", "app:deploy", "--json"]));
+    assert!(why["lease"]["remaining_ms"].as_u64().unwrap() > 3_500_000, "{why}");
+    assert_eq!(lock(store, Some(owner), &["release", "app:deploy"]).status.code(), Some(0));
+    assert_eq!(lock(store, Some(owner), &["release", "app:deploy"]).status.code(), Some(98));
+    assert!(stdout(&lock(store, None, &["why", "app:deploy"])).contains("is free"));
+}
+
+#[test]
+fn a_lock_on_sqlite_is_taken_seen_renewed_and_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("locks.db").display());
+    is_taken_seen_renewed_and_given_back(&store, "fenced");
+}
+
+#[test]
+fn a_lock_on_redis_is_taken_seen_renewed_and_given_back() {
+    let redis = RedisServer::start();
+    is_taken_seen_renewed_and_given_back(&redis.url(), "lease");
+}
+
+#[test]
+fn a_lock_on_redlock_is_taken_seen_renewed_and_given_back() {
+    let servers = independent(3);
+    let addresses: Vec<String> = servers.iter().map(RedisServer::address).collect();
+    is_taken_seen_renewed_and_given_back(&format!("redlock://{}", addresses.join(",")), "fenced");
+}
+
+#[test]
+fn what_has_no_end_is_said_to_have_none() {
+    let redis = RedisServer::start();
+    let () = redis.command(&["SET", "lock:old", "a-client-without-leases"]);
+    let why = lock(&redis.url(), None, &["why", "old"]);
+    assert!(stdout(&why).contains("it has no end") && stdout(&why).contains("lock:old"), "{why:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_asked() {
+    let nowhere = "redis://:hunter2@127.0.0.1:1";
+    assert_eq!(lock(nowhere, Some("short"), &["release", "x"]).status.code(), Some(96));
+    assert_eq!(lock(nowhere, None, &["release", "x"]).status.code(), Some(2), "no token");
+    for args in [&["ls"][..], &["why", "x"], &["acquire", "x"]] {
+        let silent = lock(nowhere, None, args);
+        assert_eq!(silent.status.code(), Some(99), "{silent:?}");
+        assert!(!String::from_utf8_lossy(&silent.stderr).contains("hunter2"), "{silent:?}");
+    }
+    let help = stdout(&lock(nowhere, None, &["acquire", "--help"]));
+    assert!(help.contains("LEASEHOLD_STORE") && !help.contains("hunter2"), "{help}");
+}
