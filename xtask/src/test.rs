@@ -14,7 +14,8 @@ pub(crate) fn all(arguments: &[String]) -> Result<()> {
     if on_path("cargo-nextest") {
         run(cargo(["nextest", "run", "--workspace", "--locked"]).args(arguments))?;
     } else {
-        // `--tests` leaves out the doc tests, which are the next step.
+        // `--tests` leaves out the doc tests, which are the next step, and the examples, which a test runs.
+        run(&mut cargo(["build", "--workspace", "--examples", "--locked"]))?;
         run(cargo(["test", "--workspace", "--tests", "--locked"]).args(arguments))?;
     }
     run(&mut cargo(["test", "--workspace", "--doc", "--locked"]))?;

@@ -48,6 +48,40 @@ impl Guard {
     /// refuse lower ones. `None` where the store grants no fence, see [`guarantee`](Self::guarantee).
     ///
     /// With several names this is the first one's; see [`fences`](Self::fences).
+    ///
+    /// ```
+    /// use leasehold_lock::{Fence, Locker, Memory};
+    ///
+    /// /// The resource: it remembers the highest fence and refuses lower ones.
+    /// struct Document { fence: Fence, text: String }
+    ///
+    /// impl Document {
+    ///     fn write(&mut self, fence: Fence, text: &str) -> bool {
+    ///         let accepted = fence >= self.fence;
+    ///         if accepted {
+    ///             (self.fence, self.text) = (fence, text.to_owned());
+    ///         }
+    ///         accepted
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold_lock::LockError> {
+    /// let locker = Locker::new(Memory::new());
+    /// let mut document = Document { fence: Fence(0), text: String::new() };
+    ///
+    /// let first = locker.acquire("document").await?.granted().expect("nobody else wants it");
+    /// let late = first.fence().expect("memory grants fences");
+    /// first.release().await?;
+    /// let second = locker.acquire("document").await?.granted().expect("nobody else wants it");
+    ///
+    /// assert!(document.write(second.fence().expect("memory grants fences"), "new"));
+    /// // The first holder was slow; its write arrives when the second one's is done.
+    /// assert!(!document.write(late, "old"));
+    /// assert_eq!(document.text, "new");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn fence(&self) -> Option<Fence> {
         self.fences()?.first().copied()
     }
@@ -110,6 +144,28 @@ impl Guard {
     ///
     /// Work that was cancelled may have done a part; what it had sent out may still arrive. That is what
     /// the [`fence`](Self::fence) is for.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold_lock::{LockError, Locker, LostReason, Memory};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let locker = Locker::new(Memory::new());
+    /// let guard = locker.acquire("report").await?.granted().expect("nobody else wants it");
+    /// assert_eq!(guard.run(async { 6 * 7 }).await?, 42);
+    /// guard.release().await?;
+    ///
+    /// // Work that hangs is cancelled when its time is up, before anybody else can have the lock.
+    /// let asked = locker.acquire("report").ttl(Duration::from_millis(50)).hold_max(Duration::from_millis(100));
+    /// let guard = asked.await?.granted().expect("nobody else wants it");
+    /// match guard.run(std::future::pending::<()>()).await {
+    ///     Err(LockError::Lost { reason, .. }) => assert_eq!(reason, LostReason::HeldTooLong),
+    ///     other => panic!("it cannot end by itself: {other:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, LockError> {
         self.check()?;
         tokio::select! {

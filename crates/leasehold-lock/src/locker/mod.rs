@@ -108,6 +108,47 @@ impl Locker {
     }
 
     /// Asks for a lock, or for several at once; await the result.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold_lock::{Acquired, Locker, Memory};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold_lock::LockError> {
+    /// let locker = Locker::new(Memory::new());
+    /// let asked = locker.acquire("invoice:42").ttl(Duration::from_secs(5)).await?;
+    /// let guard = asked.granted().expect("nobody else wants it");
+    ///
+    /// // Somebody else who asks meanwhile is told so, and for how long at most.
+    /// match locker.acquire("invoice:42").no_wait().await? {
+    ///     Acquired::Granted(_) => unreachable!("it is taken"),
+    ///     Acquired::Busy(busy) => assert!(busy.remaining <= Some(Duration::from_secs(5))),
+    /// }
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Several names are taken all or none. Their order does not matter, so two callers that want the same
+    /// ones never wait for each other:
+    ///
+    /// ```
+    /// use leasehold_lock::{Locker, Memory};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold_lock::LockError> {
+    /// let locker = Locker::new(Memory::new());
+    /// let transfer = locker.acquire(["account:7", "account:3"]).await?.granted().expect("both are free");
+    /// assert_eq!(transfer.names().to_string(), "`account:3`, `account:7`");
+    /// assert_eq!(transfer.fences().map(<[_]>::len), Some(2));
+    ///
+    /// let other = locker.acquire(["account:1", "account:3"]).no_wait().await?;
+    /// assert!(other.granted().is_none());
+    /// // One was taken, so the other was not taken either.
+    /// assert!(locker.acquire("account:1").no_wait().await?.granted().is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn acquire<N>(&self, names: N) -> Acquire
     where
         N: TryInto<Names>,
@@ -232,7 +273,32 @@ impl Acquire {
         self
     }
 
-    /// Waits in line, where the store keeps a queue.
+    /// Waits in line, where the store keeps a queue; a store without one refuses.
+    ///
+    /// ```
+    /// use leasehold_lock::{Acquired, LockName, Locker, Memory};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold_lock::LockError> {
+    /// let locker = Locker::new(Memory::new());
+    /// let guard = locker.acquire("printer").await?.granted().expect("nobody else wants it");
+    ///
+    /// let first = tokio::spawn(locker.acquire("printer").in_order().into_future());
+    /// // It stands in line once it is counted among those who wait.
+    /// let printer = LockName::parse("printer").expect("it is a name");
+    /// while locker.inspect(&printer).await?.and_then(|lease| lease.waiters) != Some(1) {
+    ///     tokio::task::yield_now().await;
+    /// }
+    /// // Whoever asks now is told how many are before it.
+    /// match locker.acquire("printer").in_order().no_wait().await? {
+    ///     Acquired::Granted(_) => unreachable!("it is taken"),
+    ///     Acquired::Busy(busy) => assert_eq!(busy.ahead, Some(1)),
+    /// }
+    /// guard.release().await?;
+    /// assert!(first.await.expect("it does not panic")?.granted().is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn in_order(mut self) -> Self {
         self.order = Order::Fifo;
         self
