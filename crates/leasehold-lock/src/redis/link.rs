@@ -3,6 +3,10 @@
 //! One multiplexed connection is shared by all tasks, with Nagle's delay off. A command without an answer is
 //! never sent again here: whoever asked decides. (The cluster client does send again; every script of ours
 //! is therefore safe to run twice.)
+//!
+//! A cluster has a second connection, for listening only. A node that gives a slot away ends its
+//! subscriptions with a message that the client takes for the answer to a command: on a connection that is
+//! also used for commands, every answer after that would go to the wrong caller.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,13 +59,26 @@ pub(crate) struct Link {
     connection: Mutex<Option<(u64, Connection)>>,
     connecting: tokio::sync::Mutex<u64>,
     ears: Ears,
-    channels: Mutex<HashSet<u16>>,
+    channels: Channels,
+    /// Of a cluster only.
+    listening: tokio::sync::Mutex<Option<Connection>>,
 }
+
+/// The slots whose releases are told to this process.
+type Channels = Arc<Mutex<HashSet<u16>>>;
 
 #[derive(Clone)]
 pub(super) enum Connection {
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
+}
+
+/// A connection that is not replaced when it breaks.
+#[derive(Debug)]
+pub(crate) struct Pinned<'a> {
+    link: &'a Link,
+    generation: u64,
+    connection: Connection,
 }
 
 /// A script, by its text and its hash.
@@ -78,7 +95,8 @@ impl Link {
             connection: Mutex::default(),
             connecting: tokio::sync::Mutex::new(0),
             ears,
-            channels: Mutex::default(),
+            channels: Arc::default(),
+            listening: tokio::sync::Mutex::default(),
         }
     }
 
@@ -127,17 +145,13 @@ impl Link {
         keys: &[String],
         args: &[&str],
     ) -> Result<T, StoreError> {
-        let (generation, mut connection) = self.connected().await?;
-        let mut command = script.command("EVALSHA", &script.hash, keys, args);
-        for _ in 0..2 {
-            match connection.send(&command).await.and_then(Value::extract_error) {
-                Err(error) if is_unknown_script(&error) => {
-                    command = script.command("EVAL", script.text, keys, args);
-                }
-                answer => return self.understood(answer, generation),
-            }
-        }
-        Err(StoreError::Refused("the server does not keep scripts".into()))
+        self.pinned().await?.run(script, keys, args).await
+    }
+
+    /// The connection there is now, and no other: what is sent through it reaches one life of one server.
+    pub(crate) async fn pinned(&self) -> Result<Pinned<'_>, StoreError> {
+        let (generation, connection) = self.connected().await?;
+        Ok(Pinned { link: self, generation, connection })
     }
 
     /// Runs a script only if the server knows it; `None` when it does not.
@@ -160,12 +174,28 @@ impl Link {
         if self.channels().contains(&slot) {
             return Ok(());
         }
-        let (generation, mut connection) = self.connected().await?;
+        let (generation, mut connection) = match &self.servers {
+            Servers::Cluster(nodes) => (0, self.listening_to(nodes).await?),
+            Servers::One(_) | Servers::Sentinel { .. } => self.connected().await?,
+        };
         let subscribed = connection.subscribe(slot).await;
         subscribed.map_err(|error| self.failed(error, generation))?;
         self.channels().insert(slot);
         self.leave_quiet_channels(connection).await;
         Ok(())
+    }
+
+    async fn listening_to(&self, nodes: &[ConnectionInfo]) -> Result<Connection, StoreError> {
+        let mut listening = self.listening.lock().await;
+        if let Some(connection) = &*listening {
+            return Ok(connection.clone());
+        }
+        let client = cluster(nodes).push_sender(pushes(self.ears.clone(), self.channels.clone()));
+        let connecting = async { client.build()?.get_async_connection().await };
+        match tokio::time::timeout(CONNECT_TIME_MAX * 2, connecting).await {
+            Ok(connection) => Ok(listening.insert(Connection::Cluster(connection.map_err(failure)?)).clone()),
+            Err(elapsed) => Err(StoreError::Unknown(elapsed.into())),
+        }
     }
 
     async fn leave_quiet_channels(&self, mut connection: Connection) {
@@ -220,17 +250,7 @@ impl Link {
                 Ok(Connection::One(client.get_async_connection_with_config(&config).await?))
             }
             Servers::Cluster(nodes) => {
-                let client = ClusterClientBuilder::new(nodes.clone())
-                    .use_protocol(ProtocolVersion::RESP3)
-                    .tcp_settings(nodelay())
-                    .connection_timeout(CONNECT_TIME_MAX)
-                    .response_timeout(ANSWER_TIME_MAX)
-                    .overall_response_timeout(Some(CLUSTER_ANSWER_TIME_MAX))
-                    .retries(8)
-                    .min_retry_wait(20)
-                    .max_retry_wait(500)
-                    .push_sender(pushes(self.ears.clone()))
-                    .build()?;
+                let client = cluster(nodes).build()?;
                 Ok(Connection::Cluster(client.get_async_connection().await?))
             }
         }
@@ -240,7 +260,7 @@ impl Link {
         AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIME_MAX))
             .set_response_timeout(Some(ANSWER_TIME_MAX))
-            .set_push_sender(pushes(self.ears.clone()))
+            .set_push_sender(pushes(self.ears.clone(), self.channels.clone()))
     }
 
     fn understood<T: FromRedisValue>(
@@ -273,6 +293,31 @@ impl Link {
 
     fn channels(&self) -> MutexGuard<'_, HashSet<u16>> {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pinned<'_> {
+    pub(crate) async fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, StoreError> {
+        let answer = self.connection.send(command).await;
+        self.link.understood(answer, self.generation)
+    }
+
+    pub(crate) async fn run<T: FromRedisValue>(
+        &mut self,
+        script: &Lua,
+        keys: &[String],
+        args: &[&str],
+    ) -> Result<T, StoreError> {
+        let mut command = script.command("EVALSHA", &script.hash, keys, args);
+        for _ in 0..2 {
+            match self.connection.send(&command).await.and_then(Value::extract_error) {
+                Err(error) if is_unknown_script(&error) => {
+                    command = script.command("EVAL", script.text, keys, args);
+                }
+                answer => return self.link.understood(answer, self.generation),
+            }
+        }
+        Err(StoreError::Refused("the server does not keep scripts".into()))
     }
 }
 
@@ -339,6 +384,18 @@ fn nodelay() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
+fn cluster(nodes: &[ConnectionInfo]) -> ClusterClientBuilder {
+    ClusterClientBuilder::new(nodes.to_vec())
+        .use_protocol(ProtocolVersion::RESP3)
+        .tcp_settings(nodelay())
+        .connection_timeout(CONNECT_TIME_MAX)
+        .response_timeout(ANSWER_TIME_MAX)
+        .overall_response_timeout(Some(CLUSTER_ANSWER_TIME_MAX))
+        .retries(8)
+        .min_retry_wait(20)
+        .max_retry_wait(500)
+}
+
 fn sentinel_client(sentinels: &[ConnectionInfo], master: &str) -> RedisResult<SentinelClient> {
     let addresses = sentinels.iter().map(|sentinel| sentinel.addr().clone());
     let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?
@@ -356,12 +413,21 @@ fn sentinel_client(sentinels: &[ConnectionInfo], master: &str) -> RedisResult<Se
     builder.build()
 }
 
-/// Passes on what the server says on its own. After a broken connection something may be lost.
-fn pushes(ears: Ears) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> + Send + Sync + 'static {
+/// Passes on what the server says on its own. After a broken connection something may be lost, and a slot
+/// that moved to another node is not told of any more.
+fn pushes(
+    ears: Ears,
+    channels: Channels,
+) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> + Send + Sync + 'static {
     move |push| {
         match (push.kind, push.data.as_slice()) {
             (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(what), ..]) => {
                 ears.heard(&String::from_utf8_lossy(what));
+            }
+            (PushKind::SUnsubscribe, [Value::BulkString(channel), ..]) => {
+                let slot = keys::slot(&String::from_utf8_lossy(channel));
+                channels.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
+                ears.missed();
             }
             (PushKind::Disconnection, _) => ears.missed(),
             _ => {}
