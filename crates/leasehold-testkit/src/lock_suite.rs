@@ -1,6 +1,6 @@
 //! The promises that every lock store keeps, each a named test, run on the real store.
 //!
-//! ```ignore
+//! ```text
 //! leasehold_testkit::lock_suite!(async {
 //!     let server = RedisServer::start();
 //!     let store = Redis::open(&server.url()).unwrap();
