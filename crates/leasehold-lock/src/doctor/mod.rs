@@ -85,6 +85,8 @@ pub async fn examine(url: &str, options: &StoreOptions) -> Result<Report, OpenEr
     if scheme == "sqlite" {
         #[cfg(feature = "sqlite")]
         sqlite::examine(url, &mut chart);
+        #[cfg(not(feature = "sqlite"))]
+        return Err(OpenError::NotBuiltIn("sqlite"));
     } else {
         // Opening connects nothing, and says what is wrong with the URL.
         open(url, options)?;
@@ -125,10 +127,12 @@ impl Chart {
         self.note(Level::Ok, topic, place, text.into());
     }
 
+    #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
     fn warn(&mut self, topic: &'static str, place: &str, text: impl Into<String>) {
         self.note(Level::Warning, topic, place, text.into());
     }
 
+    #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
     fn problem(&mut self, topic: &'static str, place: &str, text: impl Into<String>) {
         self.note(Level::Problem, topic, place, text.into());
     }

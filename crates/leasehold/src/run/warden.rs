@@ -10,16 +10,20 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::Context;
 use leasehold_lock::Moment;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use tokio::signal::unix::{SignalKind, signal};
+
+/// A deadline that moved by less is the same one, read twice.
+const WORTH_TELLING: Duration = Duration::from_millis(5);
 
 /// The warden as `leasehold run` has it.
 #[derive(Debug)]
@@ -37,19 +41,26 @@ impl Warden {
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         let mut process = command.spawn().context("cannot start the warden of the command")?;
         let told = process.stdin.take().context("the warden has no pipe")?;
+        // A warden that does not read must not hold up whoever writes.
+        ioctl_fionbio(&told, true).context("the warden's pipe cannot be set up")?;
         Ok(Self { process, told, deadline: Moment::from_nanos(0) })
     }
 
     /// Tells which group to kill. Nothing else is to be told before.
     pub(super) fn watch(&mut self, group: Pid) -> anyhow::Result<()> {
-        writeln!(self.told, "{}", group.as_raw_nonzero()).context("the warden has ended")
+        self.told
+            .write_all(format!("{}\n", group.as_raw_nonzero()).as_bytes())
+            .context("the warden has ended")
     }
 
     /// Tells a new deadline. A warden that is gone is missed when it is needed, and not before.
     pub(super) fn extend(&mut self, deadline: Moment) {
-        if deadline != self.deadline {
+        let moved = deadline.since(self.deadline).max(self.deadline.since(deadline));
+        // One write, which the pipe takes whole or not at all; if not, it is tried at the next look.
+        if moved > WORTH_TELLING
+            && self.told.write_all(format!("{}\n", deadline.as_nanos()).as_bytes()).is_ok()
+        {
             self.deadline = deadline;
-            let _ = writeln!(self.told, "{}", deadline.as_nanos());
         }
     }
 
@@ -75,7 +86,8 @@ pub(crate) fn keep_watch() -> anyhow::Result<ExitCode> {
             Err(Errno::INTR) => continue,
             polled => polled?,
         };
-        if ready[1].revents().contains(PollFlags::IN) {
+        // What was told last counts: a warden that was held up finds it together with an old deadline's end.
+        if ready[0].revents().is_empty() {
             break;
         }
         let mut bytes = [0; 1024];

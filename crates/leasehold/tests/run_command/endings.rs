@@ -120,6 +120,23 @@ fn a_command_does_not_outlive_a_leasehold_run_that_is_frozen() {
 }
 
 #[test]
+fn a_warden_that_was_held_up_believes_the_latest_deadline() {
+    let stage = Stage::new(Store::sqlite());
+    let script = "echo $$ > child; while [ ! -e go ]; do sleep 0.01; done; exit 5";
+    let mut run = stage.start(&["--lock", "job", "--ttl", "2s"], script);
+    let child = stage.pid("child");
+    let warden = run.warden();
+    rustix::process::kill_process(warden, Signal::STOP).unwrap();
+    // Longer than the lease was at first; it is renewed meanwhile.
+    std::thread::sleep(Duration::from_secs(3));
+    rustix::process::kill_process(warden, Signal::CONT).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(is_alive(child) && is_alive(warden), "{}", run.stderr());
+    std::fs::write(stage.path("go"), "").unwrap();
+    assert_eq!(run.code(), Some(5), "{}", run.stderr());
+}
+
+#[test]
 fn the_longest_time_ends_a_command_though_its_lease_could_be_renewed() {
     let stage = Stage::new(Store::sqlite());
     let began = SystemTime::now();
