@@ -92,7 +92,9 @@ impl Pursuit {
                     // It came too late to be of use: given back before it is asked for again, so that the
                     // release cannot meet the next grant.
                     self.unsure = true;
-                    let _ = self.core.backend.release(&self.held).await;
+                    if let Err(error) = self.core.backend.release(&self.held).await {
+                        return Err(self.failed(error));
+                    }
                     if self.core.clock.now() >= until {
                         let late = StoreError::Unknown("the answer came after the lease had ended".into());
                         return Err(self.failed(late));

@@ -84,7 +84,11 @@ impl Keeper {
                         releasing -= 1;
                         self.registry.released(release, self.clock.now(), answered);
                     }
-                    Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+                    Err(ended) => match ended.try_into_panic() {
+                        Ok(panic) => std::panic::resume_unwind(panic),
+                        // The runtime is shutting down.
+                        Err(_) => return,
+                    },
                 },
             }
         }
@@ -149,10 +153,10 @@ impl Keeper {
         }
     }
 
-    /// Ends a lease for its holder. What may be left of it in the store is given back.
+    /// Ends a lease for its holder, unless it was given back meanwhile.
     fn lose(&self, tenure: &Arc<Tenure>, reason: LostReason) {
-        self.registry.forget(tenure);
-        if tenure.lose(reason) {
+        // A renewal that crossed the release finds nothing, and that is no loss.
+        if self.registry.forget(tenure) && tenure.lose(reason) {
             self.meters.lost(reason);
             tracing::warn!(names = %tenure.held.names, %reason, "lost a lease");
         }

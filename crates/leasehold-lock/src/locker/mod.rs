@@ -310,7 +310,7 @@ impl Acquire {
         self
     }
 
-    /// Uses a token of the caller's. It must be for this one acquisition.
+    /// Uses a token of the caller's. It must be for this one acquisition, which may be asked for again with it.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
         self

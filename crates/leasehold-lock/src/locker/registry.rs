@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// An abandoned acquisition is released at once and then again: its request may still be on its way.
 const RELEASE_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
-/// A release without an answer is tried again so often, ever more slowly.
+/// A release without an answer is tried again so often when nobody can use the names any more.
 const RELEASE_TRIES_MAX: u32 = 8;
 
 #[derive(Debug, Default)]
@@ -56,6 +56,8 @@ pub(crate) struct Release {
     /// Passes that remain although the store has answered, because a request may still be on its way.
     passes: &'static [Duration],
     tries: u32,
+    /// By then the lease has ended by itself.
+    ends: Moment,
 }
 
 /// What is to be done now.
@@ -71,15 +73,19 @@ pub(crate) struct Turn {
 impl Release {
     /// Of a lease that was granted.
     pub(crate) fn granted(held: Held, now: Moment) -> Self {
-        Self { held, not_before: now, passes: &[], tries: 0 }
+        let ends = now + held.ttl.length();
+        Self { held, not_before: now, passes: &[], tries: 0, ends }
     }
 
     /// Of an acquisition whose outcome nobody saw.
     pub(crate) fn abandoned(held: Held, now: Moment) -> Self {
-        Self { held, not_before: now, passes: &RELEASE_AGAIN_AFTER, tries: 0 }
+        let ends = now + held.ttl.length();
+        Self { held, not_before: now, passes: &RELEASE_AGAIN_AFTER, tries: 0, ends }
     }
 
-    fn again(mut self, now: Moment, answered: bool) -> Option<Self> {
+    /// `None` when it is over. Without an answer it goes on until the lease has ended by itself, or, when the
+    /// locker is gone, for a while.
+    fn again(mut self, now: Moment, answered: bool, closing: bool) -> Option<Self> {
         if answered {
             let (pause, rest) = self.passes.split_first()?;
             self.not_before = now + *pause;
@@ -88,7 +94,8 @@ impl Release {
         }
         self.tries += 1;
         self.not_before = now + Duration::from_millis(50) * 2u32.pow(self.tries.min(6));
-        (self.tries < RELEASE_TRIES_MAX).then_some(self)
+        let tries_max = if closing { RELEASE_TRIES_MAX } else { u32::MAX };
+        (now < self.ends && self.tries < tries_max).then_some(self)
     }
 }
 
@@ -119,10 +126,12 @@ impl Registry {
         }
     }
 
-    /// The keeper need not look at it any more.
-    pub(crate) fn forget(&self, tenure: &Tenure) {
+    /// The keeper need not look at it any more. False when it did not anyway.
+    pub(crate) fn forget(&self, tenure: &Tenure) -> bool {
+        let mut inner = self.lock();
+        // Only under the lock is it certain where it stands.
         let due = Moment::from_nanos(tenure.due.load(Ordering::Relaxed));
-        self.lock().due.remove(&(due, tenure.id));
+        inner.due.remove(&(due, tenure.id)).is_some()
     }
 
     /// Hands names to the keeper to give back. Never blocks.
@@ -147,7 +156,8 @@ impl Registry {
         if let Some(at) = inner.releasing.iter().position(|owner| *owner == release.held.owner) {
             inner.releasing.swap_remove(at);
         }
-        inner.releases.extend(release.again(now, answered));
+        let closing = inner.closing;
+        inner.releases.extend(release.again(now, answered, closing));
         drop(inner);
         self.release_ended.notify_waiters();
     }
@@ -189,7 +199,7 @@ impl Registry {
         }
         for _ in 0..inner.releases.len() {
             let Some(release) = inner.releases.pop_front() else { break };
-            if turn.releases.len() < releases_max && (release.not_before <= now || inner.closing) {
+            if turn.releases.len() < releases_max && release.not_before <= now {
                 turn.releases.push(release);
             } else {
                 inner.releases.push_back(release);
