@@ -297,6 +297,11 @@ impl Link {
 }
 
 impl Pinned<'_> {
+    pub(crate) async fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, StoreError> {
+        let answer = self.connection.send(command).await;
+        self.link.understood(answer, self.generation)
+    }
+
     pub(crate) async fn run<T: FromRedisValue>(
         &mut self,
         script: &Lua,

@@ -9,13 +9,15 @@
 //! all servers at hand, counters begin at a floor taken from the clock: higher than before, if no clock was
 //! set back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 
 use super::node::{Looked, Outsider};
 use super::{ACQUIRE_TIME_MAX, Inner};
+use crate::clock::Moment;
 use crate::error::StoreError;
 
 /// Longer than any acquisition may take, and than its last command may be on its way.
@@ -26,65 +28,83 @@ const _: () = assert!(QUARANTINE.as_millis() > ACQUIRE_TIME_MAX.as_millis());
 const FENCES_PER_MILLI: u64 = 8_192;
 const YEAR_2026_MILLIS: u64 = 1_767_225_600_000;
 
-impl Inner {
-    /// Looks at servers that said they may not vote, and admits those that may by now.
-    pub(super) async fn admit_outsiders(&self) -> Result<(), StoreError> {
-        let unknown = self.nodes.iter().any(|node| node.must_be_looked_at(self.clock.now()));
-        if !unknown {
-            return Ok(());
-        }
-        let _one_at_a_time = self.admission.lock().await;
-        let looks = join_all(self.nodes.iter().map(|node| async {
-            match tokio::time::timeout(ACQUIRE_TIME_MAX, node.look(&self.clock)).await {
-                Ok(looked) => looked,
-                Err(late) => Err(StoreError::Unknown(late.into())),
-            }
-        }));
-        let looked: Vec<Result<Looked, StoreError>> = looks.await;
-        self.refuse_strangers(&looked)?;
-        let all_empty = looked.iter().all(is_empty);
-        let all_out_for_long = looked.iter().all(|looked| match looked {
-            Ok(Looked::Quarantined(outsider)) => outsider.known_for >= QUARANTINE,
-            Ok(Looked::Admitted) => true,
-            _ => false,
-        });
-        for (node, looked) in self.nodes.iter().zip(&looked) {
-            let Ok(Looked::Quarantined(outsider)) = looked else { continue };
-            let copied = if outsider.known_for >= QUARANTINE { self.copy_for(node).await } else { None };
-            let (floor, counters) = match copied {
-                Some(copied) => copied,
-                None if all_empty => (floor_by_clock(), BTreeMap::new()),
-                None if all_out_for_long && outsider.known_for >= QUARANTINE => {
-                    (floor_by_clock(), self.all_counters().await)
-                }
-                None => continue,
-            };
-            node.admit(outsider, floor, &counters).await?;
-        }
-        Ok(())
-    }
+/// Who the servers are, and what is wrong with the set.
+#[derive(Debug, Default)]
+pub(super) struct Roll {
+    ids: HashMap<usize, String>,
+    refusal: Option<String>,
+}
 
-    /// A server that is named twice, under two addresses, would have two votes; one of another set must not
-    /// vote at all.
-    fn refuse_strangers(&self, looked: &[Result<Looked, StoreError>]) -> Result<(), StoreError> {
-        let mut ids: Vec<String> = self.nodes.iter().filter_map(|node| node.id()).collect();
-        let count = ids.len();
-        ids.sort_unstable();
-        ids.dedup();
-        if ids.len() < count {
-            return Err(StoreError::Refused("two of the addresses are the same server".into()));
+impl Roll {
+    /// Notes who a server is. Two addresses of one server would have two votes.
+    fn note(&mut self, node: usize, id: &str) -> bool {
+        self.ids.insert(node, id.to_owned());
+        let is_twice = self.ids.iter().any(|(other, known)| *other != node && known == id);
+        if is_twice {
+            self.refusal = Some("two of the addresses are the same server".to_owned());
         }
-        match looked.iter().find_map(|looked| match looked {
-            Ok(Looked::OtherMembers(number)) => Some(number),
-            _ => None,
-        }) {
-            Some(number) => {
-                let (found, here) = (number, self.nodes.len());
-                let text = format!("a server belongs to a set of {found}, and {here} are configured here");
-                Err(StoreError::Refused(text.into()))
+        !is_twice
+    }
+}
+
+impl Inner {
+    /// Looks at servers that may not vote as far as is known here, and admits those that may by now.
+    ///
+    /// Returns as soon as enough of them may vote. A server that stands still is waited for by nobody.
+    pub(super) async fn admit_outsiders(self: &Arc<Self>) -> Result<(), StoreError> {
+        let must_look = || self.nodes.iter().any(|node| node.must_be_looked_at(self.clock.now()));
+        // With enough of them one look is under way at most; without, everybody waits for it.
+        if !self.enough_may_vote() || must_look() && self.admission.try_lock().is_ok() {
+            let mut looking = tokio::spawn(look_at_all(self.clone(), self.clock.now()));
+            loop {
+                let looked = self.looked.notified();
+                if self.enough_may_vote() {
+                    break;
+                }
+                tokio::select! {
+                    ended = &mut looking => {
+                        ended.map_err(|error| StoreError::Unknown(error.into()))??;
+                        break;
+                    }
+                    () = looked => {}
+                }
             }
+        }
+        match &self.roll().refusal {
+            Some(refusal) => Err(StoreError::Refused(refusal.clone().into())),
             None => Ok(()),
         }
+    }
+
+    fn enough_may_vote(&self) -> bool {
+        self.nodes.iter().filter(|node| node.may_vote()).count() >= self.quorum()
+    }
+
+    /// Notes what a look found. Only a server that no other address names may vote.
+    fn enter(&self, index: usize, looked: &Result<Looked, StoreError>) {
+        let mut roll = self.roll();
+        match looked {
+            Ok(Looked::Admitted { id }) => {
+                if roll.note(index, id) {
+                    self.nodes[index].let_vote();
+                }
+            }
+            Ok(Looked::Quarantined(outsider)) => {
+                roll.note(index, &outsider.id);
+            }
+            Ok(Looked::OtherMembers(number)) => {
+                let here = self.nodes.len();
+                let text = format!("a server belongs to a set of {number}, and {here} are configured here");
+                roll.refusal = Some(text);
+            }
+            Err(_) => {}
+        }
+        drop(roll);
+        self.looked.notify_waiters();
+    }
+
+    fn roll(&self) -> MutexGuard<'_, Roll> {
+        self.roll.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The highest counters of the others, if enough of them may vote: any fence that most agreed to is
@@ -100,14 +120,71 @@ impl Inner {
         Some(highest(known))
     }
 
-    async fn all_counters(&self) -> BTreeMap<String, u64> {
+    /// The highest counters of all servers; `None` unless every one of them is at hand.
+    async fn all_counters(&self) -> Option<BTreeMap<String, u64>> {
         let answers = join_all(self.nodes.iter().map(|node| node.counters())).await;
-        highest(answers.into_iter().filter_map(|answer| answer.ok().flatten()).collect()).1
+        let known: Option<Vec<_>> = answers.into_iter().map(Result::ok).collect();
+        Some(highest(known?.into_iter().flatten().collect()).1)
     }
 }
 
-fn is_empty(looked: &Result<Looked, StoreError>) -> bool {
-    matches!(looked, Ok(Looked::Quarantined(Outsider { is_empty: true, .. })))
+/// One look at all servers that may not vote, by one task at a time. A look that began after it was asked for
+/// serves everybody who waited.
+async fn look_at_all(inner: Arc<Inner>, asked: Moment) -> Result<(), StoreError> {
+    let inner = &*inner;
+    let mut last = inner.admission.lock().await;
+    if last.is_some_and(|began| asked < began) {
+        return Ok(());
+    }
+    *last = Some(inner.clock.now());
+    inner.roll().refusal = None;
+    let looks = inner.nodes.iter().enumerate().map(|(index, node)| async move {
+        if node.may_vote() {
+            return None;
+        }
+        let looked = match tokio::time::timeout(ACQUIRE_TIME_MAX, node.look(&inner.clock)).await {
+            Ok(looked) => looked,
+            Err(late) => Err(StoreError::Unknown(late.into())),
+        };
+        inner.enter(index, &looked);
+        Some(looked)
+    });
+    let looked: Vec<Option<Result<Looked, StoreError>>> = join_all(looks).await;
+    let all_empty = looked.iter().all(is_empty);
+    let all_out_for_long = looked.iter().all(|looked| match looked {
+        Some(Ok(Looked::Quarantined(outsider))) => outsider.known_for >= QUARANTINE,
+        None | Some(Ok(Looked::Admitted { .. })) => true,
+        Some(Ok(Looked::OtherMembers(_)) | Err(_)) => false,
+    });
+    if inner.roll().refusal.is_some() {
+        return Ok(());
+    }
+    // The same for all of them, or the later ones would refuse what the earlier ones agreed to.
+    let floor_by_clock = floor_by_clock();
+    for (node, looked) in inner.nodes.iter().zip(&looked) {
+        let Some(Ok(Looked::Quarantined(outsider))) = looked else { continue };
+        let copied = if outsider.known_for >= QUARANTINE { inner.copy_for(node).await } else { None };
+        let (floor, counters) = match copied {
+            Some(copied) => copied,
+            None if all_empty => (floor_by_clock, BTreeMap::new()),
+            None if all_out_for_long && outsider.known_for >= QUARANTINE => {
+                match inner.all_counters().await {
+                    Some(counters) => (floor_by_clock, counters),
+                    None => continue,
+                }
+            }
+            None => continue,
+        };
+        if node.admit(outsider, floor, &counters).await? {
+            node.let_vote();
+            inner.looked.notify_waiters();
+        }
+    }
+    Ok(())
+}
+
+fn is_empty(looked: &Option<Result<Looked, StoreError>>) -> bool {
+    matches!(looked, Some(Ok(Looked::Quarantined(Outsider { is_empty: true, .. }))))
 }
 
 /// The highest floor and the highest counter of each kind.

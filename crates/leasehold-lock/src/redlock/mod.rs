@@ -8,20 +8,22 @@
 //! may have forgotten what it agreed to does not vote until its counters were copied from the others, see
 //! `admission.rs`.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::task::AbortHandle;
+use tokio::sync::Notify;
 
 mod admission;
+mod debts;
 mod inspect;
 mod node;
 mod tally;
 
+use admission::Roll;
+use debts::Debts;
 pub(crate) use node::STATE;
 use node::{Counted, Node, Said};
 pub(crate) use tally::Tally;
@@ -45,10 +47,6 @@ const PROPOSALS_MAX: u32 = 8;
 const COUNTERS: u16 = 1_024;
 /// More servers make no sense, and one word has room for their votes.
 const SERVERS_MAX: usize = 63;
-/// Owners whose releases wait to be repeated; beyond that their locks end by themselves.
-const REPEATS_MAX: usize = 10_000;
-/// A server that did not answer a release is told again after this.
-const RELEASE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Locks over several independent Redis servers.
 #[derive(Debug)]
@@ -64,10 +62,12 @@ struct Inner {
     bells: Bells,
     release: Lua,
     renew: Lua,
-    /// One look at the set at a time.
-    admission: tokio::sync::Mutex<()>,
-    /// Releases that are to be repeated, by owner.
-    repeats: Mutex<HashMap<Owner, Vec<AbortHandle>>>,
+    /// One look at the set at a time; when the last one began.
+    admission: tokio::sync::Mutex<Option<Moment>>,
+    roll: Mutex<Roll>,
+    /// Told whenever a server was looked at.
+    looked: Notify,
+    debts: Debts,
 }
 
 /// Why a URL names no set of servers.
@@ -119,7 +119,9 @@ impl Redlock {
                 release: Lua::new(include_str!("../redis/scripts/release.lua")),
                 renew: Lua::new(include_str!("../redis/scripts/renew.lua")),
                 admission: tokio::sync::Mutex::default(),
-                repeats: Mutex::default(),
+                roll: Mutex::default(),
+                looked: Notify::new(),
+                debts: Debts::default(),
             }),
         })
     }
@@ -131,6 +133,24 @@ impl Redlock {
             inner.keys = Keys::new(prefix);
         }
         self
+    }
+}
+
+impl Redlock {
+    /// Asks all servers once, and leaves nothing behind unless most of them agreed.
+    async fn attempt(&self, request: &Request<'_>) -> Result<Attempt, StoreError> {
+        self.inner.admit_outsiders().await?;
+        let attempt = match tokio::time::timeout(ACQUIRE_TIME_MAX, self.inner.acquire(request)).await {
+            Ok(attempt) => attempt,
+            Err(late) => Err(StoreError::Unknown(late.into())),
+        };
+        if !matches!(attempt, Ok(Attempt::Granted(_))) {
+            // Whatever some of the servers gave, also those that have not answered yet.
+            let Request { names, owner, ttl, order } = *request;
+            let held = Held { names: names.clone(), owner: owner.clone(), ttl, order };
+            let _ = self.release(&held).await;
+        }
+        attempt
     }
 }
 
@@ -154,14 +174,34 @@ impl Inner {
         quorum_of(self.nodes.len())
     }
 
+    /// What most servers say, once no other answer can change it.
+    fn decided(&self, count: Count) -> Option<bool> {
+        if count.for_it >= self.quorum() {
+            Some(true)
+        } else if count.against > self.nodes.len() - self.quorum() {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    /// The servers that count for this owner: those that may vote, and do not owe it an answer.
+    fn voters(&self, owner: &Owner) -> Vec<&Node> {
+        let nodes = self.nodes.iter().enumerate();
+        let counts =
+            |(index, node): &(usize, &Arc<Node>)| node.may_vote() && !self.debts.is_owed(*index, owner);
+        nodes.filter(counts).map(|(_, node)| &**node).collect()
+    }
+
     /// First phase, on all servers at once. Returns as soon as the outcome cannot change any more, but gives
     /// servers that are about to answer the chance to count.
     async fn votes(&self, request: &Request<'_>, keys: &[String], args: &[&str]) -> Votes {
         let time_max = node_time_max(request.ttl);
-        let mut answers: FuturesUnordered<_> =
-            self.nodes.iter().map(|node| tokio::time::timeout(time_max, node.vote(keys, args))).collect();
+        let voters = self.voters(request.owner);
+        let mut against = self.nodes.len() - voters.len();
+        let vote = |node| tokio::time::timeout(time_max, Node::vote(node, keys, args));
+        let mut answers: FuturesUnordered<_> = voters.into_iter().map(vote).collect();
         let mut votes = Votes { voted: Vec::new(), held: None, failed: None };
-        let mut against = 0;
         while let Some(answer) = answers.next().await {
             let said = answer.unwrap_or_else(|late| Err(StoreError::Unknown(late.into())));
             against += usize::from(!matches!(said, Ok(Said::Voted(_))));
@@ -179,7 +219,11 @@ impl Inner {
                 Ok(Said::Out | Said::Agreed | Said::TooLow(_) | Said::Lost) => {}
                 Err(error) => votes.failed = Some(error),
             }
-            if votes.voted.len() >= self.quorum() || against > self.nodes.len() - self.quorum() {
+            // An owner that asks again may have its fences on servers that answer later.
+            let asks_again = votes.voted.iter().flatten().any(|counted| counted.fence.is_some());
+            let enough = votes.voted.len() >= self.quorum()
+                && (!asks_again || known_fences(&votes, self.quorum()).is_some());
+            if enough || against > self.nodes.len() - self.quorum() {
                 break;
             }
         }
@@ -207,9 +251,11 @@ impl Inner {
                 self.agree(request, &keys, &counters, highest, began).await?
             }
         };
-        // Whoever is granted less than a tenth of what it asked for has nothing.
-        let used = self.clock.now().since(began) + request.ttl.margin();
-        if used + request.ttl.length() / 10 > request.ttl.length() {
+        // Whoever is granted less than a tenth of what it asked for has nothing. Nor has whoever was held up
+        // for longer than a quarantine is sure to outlast.
+        let took = self.clock.now().since(began);
+        let used = took + request.ttl.margin();
+        if used + request.ttl.length() / 10 > request.ttl.length() || took > ACQUIRE_TIME_MAX {
             return Err(StoreError::Unknown("most servers agreed, but too late".into()));
         }
         let fences = proposed.into_iter().map(Fence).collect();
@@ -220,7 +266,7 @@ impl Inner {
         match (votes.held, votes.failed) {
             (Some(busy), _) => Ok(Attempt::Busy(busy)),
             (None, Some(error)) => Err(error),
-            (None, None) => Err(StoreError::Unknown("most servers are in quarantine".into())),
+            (None, None) => Err(StoreError::Unknown("too few servers may vote now".into())),
         }
     }
 
@@ -243,12 +289,10 @@ impl Inner {
             let mut args = vec![request.owner.as_str(), self.nodes[0].members()];
             args.extend(counters.iter().zip(&texts).flat_map(|(field, fence)| [field.as_str(), fence]));
             let args = &args;
-            let raise = |node: &Arc<Node>| {
-                let node = node.clone();
-                async move { tokio::time::timeout(time_max, node.raise(keys, args)).await }
-            };
-            let mut answers: FuturesUnordered<_> = self.nodes.iter().map(raise).collect();
-            let (mut agreed, mut against) = (0, 0);
+            let voters = self.voters(request.owner);
+            let (mut agreed, mut against) = (0, self.nodes.len() - voters.len());
+            let raise = |node| tokio::time::timeout(time_max, Node::raise(node, keys, args));
+            let mut answers: FuturesUnordered<_> = voters.into_iter().map(raise).collect();
             while let Some(answer) = answers.next().await {
                 match answer {
                     Ok(Ok(Said::Agreed)) => agreed += 1,
@@ -275,36 +319,12 @@ impl Inner {
     }
 
     /// Releases on one server; tells how many of the names were the owner's there.
-    async fn release_on(&self, node: &Node, held: &Held) -> Result<usize, StoreError> {
+    async fn release_on(&self, node: usize, held: &Held) -> Result<usize, StoreError> {
         let keys: Vec<String> = held.names.as_slice().iter().map(|name| self.keys.lock(name)).collect();
         let channels: Vec<String> = keys.iter().map(|lock| keys::channel(keys::slot(lock))).collect();
         let mut args = vec![held.owner.as_str(), "PUBLISH", "", ""];
         args.extend(channels.iter().map(String::as_str));
-        node.link.run(&self.release, &keys, &args).await
-    }
-
-    /// Tells a server again, unless the owner asks for the lock once more before that.
-    fn release_again_later(self: &Arc<Self>, node: Arc<Node>, held: Held) {
-        let inner = self.clone();
-        let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
-        if repeats.len() >= REPEATS_MAX {
-            return;
-        }
-        let owner = held.owner.clone();
-        let repeat = tokio::spawn(async move {
-            tokio::time::sleep(RELEASE_AGAIN_AFTER).await;
-            let _ = tokio::time::timeout(RELEASE_AGAIN_AFTER, inner.release_on(&node, &held)).await;
-            inner.repeats.lock().unwrap_or_else(PoisonError::into_inner).remove(&held.owner);
-        });
-        repeats.entry(owner).or_default().push(repeat.abort_handle());
-    }
-
-    /// A repeated release must not meet a new grant of the same owner.
-    fn stop_repeats(&self, owner: &Owner) {
-        let repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).remove(owner);
-        for repeat in repeats.into_iter().flatten() {
-            repeat.abort();
-        }
+        self.nodes[node].link.run(&self.release, &keys, &args).await
     }
 
     async fn renew_on(&self, node: &Node, leases: &[Held]) -> Result<Vec<u8>, StoreError> {
@@ -320,13 +340,19 @@ impl Inner {
     }
 }
 
+/// How many servers said yes and how many no.
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    for_it: usize,
+    against: usize,
+}
+
 /// The fences of an owner that asks again, if most servers remember the same ones.
 fn known_fences(votes: &Votes, quorum: usize) -> Option<Vec<u64>> {
     let of_node = |counters: &Vec<Counted>| counters.iter().map(|counted| counted.fence).collect();
-    let known: Vec<Option<Vec<u64>>> = votes.voted.iter().map(of_node).collect();
-    let first = known.iter().flatten().next()?;
-    let same = known.iter().flatten().filter(|fences| *fences == first).count();
-    (same >= quorum).then(|| first.clone())
+    let known: Vec<Vec<u64>> = votes.voted.iter().filter_map(of_node).collect();
+    let is_most = |fences: &&Vec<u64>| known.iter().filter(|other| other == fences).count() >= quorum;
+    known.iter().find(is_most).cloned()
 }
 
 /// The highest counter per name.
@@ -351,7 +377,8 @@ impl Backend for Redlock {
             level: Guarantee::Fenced,
             because: "Fences differ and grow with time as long as the set of servers stays the same and every \
                       server remembers what it agreed to, or is quarantined. This needs no clock. That only one \
-                      owner has the lock at a time does need clocks that run evenly and are not set.",
+                      owner has the lock at a time does need clocks that run evenly and are not set, and \
+                      servers that do not lose their memory while the lock is held.",
         }
     }
 
@@ -363,70 +390,78 @@ impl Backend for Redlock {
         if request.order == Order::Fifo {
             return Err(StoreError::Refused("independent servers keep no queue".into()));
         }
-        self.inner.stop_repeats(request.owner);
-        self.inner.admit_outsiders().await?;
-        let attempt = match tokio::time::timeout(ACQUIRE_TIME_MAX, self.inner.acquire(request)).await {
-            Ok(attempt) => attempt,
-            Err(late) => Err(StoreError::Unknown(late.into())),
-        };
-        if !matches!(attempt, Ok(Attempt::Granted(_))) {
-            // Whatever some of the servers gave, also those that have not answered yet.
-            let Request { names, owner, ttl, order } = *request;
-            let held = Held { names: names.clone(), owner: owner.clone(), ttl, order };
-            let _ = self.release(&held).await;
+        let attempt = self.attempt(request).await;
+        match attempt {
+            // They have forgotten the scripts: after a look at them they may vote, perhaps.
+            Err(StoreError::Unknown(_)) if self.inner.nodes.iter().any(|node| node.is_found_out()) => {
+                self.attempt(request).await
+            }
+            attempt => attempt,
         }
-        attempt
     }
 
     async fn renew(&self, leases: &[Held]) -> Vec<Result<Renewed, StoreError>> {
         let inner = &self.inner;
         let shortest = leases.iter().map(|held| held.ttl).min();
         let time_max = shortest.map_or(Duration::ZERO, node_time_max);
-        let calls =
-            inner.nodes.iter().map(|node| tokio::time::timeout(time_max, inner.renew_on(node, leases)));
-        let answers: Vec<_> = join_all(calls).await;
-        let mut at = 0;
-        let mut results = Vec::with_capacity(leases.len());
-        for held in leases {
-            let names = at..at + held.names.as_slice().len();
-            at = names.end;
-            let (mut extended, mut gone) = (0, 0);
-            for answer in answers.iter().filter_map(|answer| answer.as_ref().ok()?.as_ref().ok()) {
-                let all = answer.get(names.clone()).is_some_and(|names| names.iter().all(|name| *name == 1));
-                *(if all { &mut extended } else { &mut gone }) += 1;
+        let mut answers: FuturesUnordered<_> = inner
+            .nodes
+            .iter()
+            .map(|node| tokio::time::timeout(time_max, inner.renew_on(node, leases)))
+            .collect();
+        let mut counts = vec![Count::default(); leases.len()];
+        while let Some(answer) = answers.next().await {
+            let Ok(Ok(extended)) = answer else { continue };
+            let mut at = 0;
+            for (held, count) in leases.iter().zip(&mut counts) {
+                let names = at..at + held.names.as_slice().len();
+                at = names.end;
+                let all = extended.get(names).is_some_and(|names| names.iter().all(|name| *name == 1));
+                *(if all { &mut count.for_it } else { &mut count.against }) += 1;
             }
-            results.push(if extended >= inner.quorum() {
-                Ok(Renewed::Extended)
-            } else if gone > inner.nodes.len() - inner.quorum() {
-                Ok(Renewed::Gone)
-            } else {
-                Err(StoreError::Unknown("too few servers answered".into()))
-            });
+            if counts.iter().all(|count| inner.decided(*count).is_some()) {
+                break;
+            }
         }
-        results
+        let renewed = |count: Count| match inner.decided(count) {
+            Some(true) => Ok(Renewed::Extended),
+            Some(false) => Ok(Renewed::Gone),
+            None => Err(StoreError::Unknown("too few servers answered".into())),
+        };
+        counts.into_iter().map(renewed).collect()
     }
 
     async fn release(&self, held: &Held) -> Result<Released, StoreError> {
         let inner = &self.inner;
         let time_max = node_time_max(held.ttl);
-        let calls =
-            inner.nodes.iter().map(|node| tokio::time::timeout(time_max, inner.release_on(node, held)));
-        let (mut released, mut answered) = (0, 0);
-        for (node, answer) in inner.nodes.iter().zip(join_all(calls).await) {
-            if let Ok(Ok(names)) = answer {
-                answered += 1;
-                released += usize::from(names == held.names.as_slice().len());
-                continue;
+        inner.debts.owe(inner.nodes.len(), held, inner.clock.now());
+        inner.collect_debts();
+        let on_node = |node: usize| {
+            let (inner, held) = (inner.clone(), held.clone());
+            async move {
+                let answer =
+                    tokio::time::timeout(time_max, inner.release_on(node, &held)).await.ok()?.ok()?;
+                inner.debts.paid(node, &held.owner, inner.clock.now());
+                Some(answer)
             }
-            // What it was asked before may still reach it.
-            inner.release_again_later(node.clone(), held.clone());
+        };
+        let mut answers: FuturesUnordered<_> = (0..inner.nodes.len()).map(on_node).collect();
+        let mut count = Count::default();
+        while let Some(answer) = answers.next().await {
+            let Some(names) = answer else { continue };
+            *(if names == held.names.as_slice().len() { &mut count.for_it } else { &mut count.against }) += 1;
+            if inner.decided(count).is_some() {
+                break;
+            }
         }
-        if released >= inner.quorum() {
-            Ok(Released::Released)
-        } else if answered - released > inner.nodes.len() - inner.quorum() {
-            Ok(Released::NotHeld)
-        } else {
-            Err(StoreError::Unknown("too few servers answered".into()))
+        if !answers.is_empty() {
+            // Nobody waits for the others; it ends when they have answered or their time is up.
+            tokio::spawn(async move { while answers.next().await.is_some() {} });
+        }
+        match inner.decided(count) {
+            Some(true) => Ok(Released::Released),
+            Some(false) => Ok(Released::NotHeld),
+            None => Err(StoreError::Unknown("too few servers answered".into())),
         }
     }
 

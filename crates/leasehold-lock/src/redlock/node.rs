@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::clock::{Clock, Moment};
 use crate::error::StoreError;
-use crate::redis::link::{Ears, Link, Lua, Servers};
+use crate::redis::link::{Ears, Link, Lua, Pinned, Servers};
 
 /// Where a node keeps its counters and what it knows of itself.
 pub(crate) const STATE: &str = "leasehold:redlock";
@@ -33,11 +33,11 @@ pub(super) struct Node {
 /// What this client knows about a node's right to vote.
 #[derive(Debug)]
 struct Standing {
-    /// The node's own id, once it was asked.
-    id: Option<String>,
     quarantine: Option<Quarantine>,
-    /// It said that it may not vote, or was never asked; and when it was looked at last.
-    out: Option<Option<Moment>>,
+    /// It was looked at and found able to vote, and has not said otherwise since.
+    may_vote: bool,
+    /// When it was looked at last, unless it has said since that it must be.
+    looked_at: Option<Moment>,
 }
 
 #[derive(Debug, Clone)]
@@ -51,7 +51,10 @@ struct Quarantine {
 /// What a look at a node that may not vote found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Looked {
-    Admitted,
+    /// It may vote, if no other address is the same server.
+    Admitted {
+        id: String,
+    },
     /// It belongs to a set of another size.
     OtherMembers(String),
     Quarantined(Outsider),
@@ -64,7 +67,7 @@ pub(super) struct Outsider {
     pub(super) is_empty: bool,
     /// For how long this client has known.
     pub(super) known_for: Duration,
-    id: String,
+    pub(super) id: String,
     run: String,
 }
 
@@ -104,7 +107,7 @@ impl Node {
             raise: Lua::new(include_str!("scripts/raise.lua")),
             look: Lua::new(include_str!("scripts/look.lua")),
             admit: Lua::new(include_str!("scripts/admit.lua")),
-            standing: Mutex::new(Standing { id: None, quarantine: None, out: Some(None) }),
+            standing: Mutex::new(Standing { quarantine: None, may_vote: false, looked_at: None }),
         }
     }
 
@@ -122,8 +125,19 @@ impl Node {
         &self.members
     }
 
-    pub(super) fn id(&self) -> Option<String> {
-        self.standing().id.clone()
+    pub(super) fn may_vote(&self) -> bool {
+        self.standing().may_vote
+    }
+
+    pub(super) fn let_vote(&self) {
+        let mut standing = self.standing();
+        (standing.quarantine, standing.may_vote) = (None, true);
+    }
+
+    /// True when it has just said that it must be looked at before it may vote.
+    pub(super) fn is_found_out(&self) -> bool {
+        let standing = self.standing();
+        !standing.may_vote && standing.looked_at.is_none()
     }
 
     async fn ask(&self, script: &Lua, keys: &[String], args: &[&str]) -> Result<Said, StoreError> {
@@ -133,32 +147,37 @@ impl Node {
                 .ok_or_else(|| StoreError::Refused(format!("an unheard-of answer: {answer:?}").into()))?,
         };
         if said == Said::Out {
-            self.standing().out.get_or_insert(None);
+            let mut standing = self.standing();
+            if standing.may_vote {
+                (standing.may_vote, standing.looked_at) = (false, None);
+            }
         }
         Ok(said)
     }
 
     /// True when it is not known to be able to vote, and was not looked at just now.
     pub(super) fn must_be_looked_at(&self, now: Moment) -> bool {
-        let looked_at = self.standing().out;
-        looked_at.is_some_and(|at| at.is_none_or(|at| now.since(at) > LOOK_EVERY))
+        let standing = self.standing();
+        !standing.may_vote && standing.looked_at.is_none_or(|at| now.since(at) > LOOK_EVERY)
     }
 
-    /// Finds out whether the node may vote, and lets it when it may.
+    /// Finds out whether the node may vote, and gives it the scripts when it may.
     pub(super) async fn look(&self, clock: &Clock) -> Result<Looked, StoreError> {
-        self.standing().out = Some(Some(clock.now()));
-        let run = self.run_id().await?;
-        let durable = if self.is_durable().await { "1" } else { "0" };
+        self.standing().looked_at = Some(clock.now());
+        // All of it through one connection: a server that starts again meanwhile must not get the scripts.
+        let mut server = self.link.pinned().await?;
+        let durable = if is_durable(&mut server).await { "1" } else { "0" };
         let new_id = Uuid::new_v4().simple().to_string();
-        let args = [run.as_str(), durable, &self.members, &new_id];
-        let answer: Vec<String> = self.link.run(&self.look, &[STATE.to_owned()], &args).await?;
+        let args = [durable, &self.members, &new_id];
+        let answer: Vec<String> = server.run(&self.look, &[STATE.to_owned()], &args).await?;
         match answer.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["admitted", id] => {
-                self.load().await?;
-                *self.standing() = Standing { id: Some((*id).to_owned()), quarantine: None, out: None };
-                Ok(Looked::Admitted)
+                self.load(&mut server).await?;
+                Ok(Looked::Admitted { id: (*id).to_owned() })
             }
-            ["quarantine", id, status] => Ok(Looked::Quarantined(self.note(id, &run, status, clock.now()))),
+            ["quarantine", id, status, run] => {
+                Ok(Looked::Quarantined(self.note(id, run, status, clock.now())))
+            }
             ["members", number] => Ok(Looked::OtherMembers((*number).to_owned())),
             _ => Err(StoreError::Refused(format!("an unheard-of answer: {answer:?}").into())),
         }
@@ -166,7 +185,6 @@ impl Node {
 
     fn note(&self, id: &str, run: &str, status: &str, now: Moment) -> Outsider {
         let mut standing = self.standing();
-        standing.id = Some(id.to_owned());
         let known = standing.quarantine.take().filter(|known| known.id == id && known.run == run);
         let seen = known.map_or(now, |known| known.seen);
         standing.quarantine = Some(Quarantine { id: id.to_owned(), run: run.to_owned(), seen });
@@ -178,24 +196,23 @@ impl Node {
         }
     }
 
-    /// Ends the quarantine with the counters of the others.
+    /// Ends the quarantine with the counters of the others; false when the server has started again meanwhile.
     pub(super) async fn admit(
         &self,
         outsider: &Outsider,
         floor: u64,
         counters: &BTreeMap<String, u64>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut args = vec![outsider.run.clone(), outsider.id.clone(), floor.to_string()];
         args.extend(counters.iter().flat_map(|(field, value)| [field.clone(), value.to_string()]));
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let admitted: u8 = self.link.run(&self.admit, &[STATE.to_owned()], &args).await?;
+        let mut server = self.link.pinned().await?;
+        let admitted: u8 = server.run(&self.admit, &[STATE.to_owned()], &args).await?;
         if admitted == 1 {
             tracing::warn!(node = %self.address, floor, "admitted a Redlock server that may have lost its memory");
-            self.load().await?;
-            let mut standing = self.standing();
-            (standing.quarantine, standing.out) = (None, None);
+            self.load(&mut server).await?;
         }
-        Ok(())
+        Ok(admitted == 1)
     }
 
     /// The counters of a node that may vote; `None` from one that may not.
@@ -212,37 +229,29 @@ impl Node {
     }
 
     /// Only a node that may vote has the scripts to do so.
-    async fn load(&self) -> Result<(), StoreError> {
+    async fn load(&self, server: &mut Pinned<'_>) -> Result<(), StoreError> {
         for script in [&self.vote, &self.raise] {
             let mut command = redis::cmd("SCRIPT");
             command.arg("LOAD").arg(script.text());
-            let _hash: String = self.link.send(&command).await?;
+            let _hash: String = server.send(&command).await?;
         }
         Ok(())
-    }
-
-    async fn run_id(&self) -> Result<String, StoreError> {
-        let mut command = redis::cmd("INFO");
-        command.arg("server");
-        let info: String = self.link.send(&command).await?;
-        let run = info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::trim);
-        run.map(str::to_owned).ok_or_else(|| StoreError::Refused("the server tells no run id".into()))
-    }
-
-    /// Whether every write is on the disk before it is answered. A server that does not tell is not believed.
-    async fn is_durable(&self) -> bool {
-        let mut command = redis::cmd("CONFIG");
-        command.arg("GET").arg("append*");
-        let settings: Result<BTreeMap<String, String>, _> = self.link.send(&command).await;
-        settings.is_ok_and(|settings| {
-            settings.get("appendonly").is_some_and(|value| value == "yes")
-                && settings.get("appendfsync").is_some_and(|value| value == "always")
-        })
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether every write is on the disk before it is answered. A server that does not tell is not believed.
+async fn is_durable(server: &mut Pinned<'_>) -> bool {
+    let mut command = redis::cmd("CONFIG");
+    command.arg("GET").arg("append*");
+    let settings: Result<BTreeMap<String, String>, _> = server.send(&command).await;
+    settings.is_ok_and(|settings| {
+        settings.get("appendonly").is_some_and(|value| value == "yes")
+            && settings.get("appendfsync").is_some_and(|value| value == "always")
+    })
 }
 
 fn read(answer: &[Value]) -> Option<Said> {

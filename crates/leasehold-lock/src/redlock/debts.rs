@@ -1,0 +1,137 @@
+//! Releases that a server has not answered.
+//!
+//! What was sent to a server that stands still may reach it much later: a vote after the release that was
+//! meant to take it back. So a release is owed to each server until it answers, and is sent again until
+//! then. While a server is owed the release of an owner, it has no vote for that owner: a late release would
+//! take away what it gave.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::Inner;
+use crate::backend::Held;
+use crate::clock::Moment;
+use crate::owner::Owner;
+
+/// A release without an answer is sent again after this, and again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Beyond so many, those that would end first are left to end by themselves.
+const DEBTS_MAX: usize = 10_000;
+/// Releases sent again at the same time.
+const AT_ONCE_MAX: usize = 64;
+
+/// What is owed to which server.
+#[derive(Debug, Default)]
+pub(super) struct Debts {
+    owed: Mutex<HashMap<(usize, Owner), Debt>>,
+    is_collected: AtomicBool,
+}
+
+#[derive(Debug, Clone)]
+struct Debt {
+    held: Held,
+    due: Moment,
+    /// By then the lease has ended by itself.
+    ends: Moment,
+    /// It went without an answer for a while, so there is one more release after the answer.
+    is_late: bool,
+}
+
+/// Says that nobody collects any more, also when the runtime drops the task.
+struct Collecting(Arc<Inner>);
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        self.0.debts.is_collected.store(false, Ordering::Release);
+    }
+}
+
+impl Debts {
+    /// Notes that all servers are owed the release of a lease.
+    pub(super) fn owe(&self, servers: usize, held: &Held, now: Moment) {
+        let debt = Debt {
+            held: held.clone(),
+            due: now + AGAIN_AFTER,
+            ends: now + held.ttl.length(),
+            is_late: false,
+        };
+        let mut owed = self.owed();
+        while owed.len() + servers > DEBTS_MAX {
+            let first = owed.iter().min_by_key(|(_, debt)| debt.ends).map(|(key, _)| key.clone());
+            match first {
+                Some(key) => owed.remove(&key),
+                None => break,
+            };
+        }
+        for node in 0..servers {
+            let known = owed.get(&(node, held.owner.clone())).is_some_and(|debt| debt.is_late);
+            owed.insert((node, held.owner.clone()), Debt { is_late: known, ..debt.clone() });
+        }
+    }
+
+    /// True while a server has not answered the release of this owner.
+    pub(super) fn is_owed(&self, node: usize, owner: &Owner) -> bool {
+        self.owed().contains_key(&(node, owner.clone()))
+    }
+
+    /// The server has answered the release.
+    pub(super) fn paid(&self, node: usize, owner: &Owner, now: Moment) {
+        let mut owed = self.owed();
+        if let Some(debt) = owed.get_mut(&(node, owner.clone())) {
+            if debt.is_late {
+                // What it was sent before over another connection may still come after this.
+                (debt.is_late, debt.due) = (false, now + AGAIN_AFTER);
+            } else {
+                owed.remove(&(node, owner.clone()));
+            }
+        }
+    }
+
+    /// What is to be sent again now; and when to look next, or `None` when nothing is owed.
+    fn due(&self, now: Moment) -> (Vec<(usize, Debt)>, Option<Moment>) {
+        let mut owed = self.owed();
+        owed.retain(|_, debt| now < debt.ends);
+        let mut due = Vec::new();
+        for ((node, _), debt) in owed.iter_mut().filter(|(_, debt)| debt.due <= now).take(AT_ONCE_MAX) {
+            (debt.due, debt.is_late) = (now + AGAIN_AFTER, true);
+            due.push((*node, debt.clone()));
+        }
+        (due, owed.values().map(|debt| debt.due).min())
+    }
+
+    fn owed(&self) -> MutexGuard<'_, HashMap<(usize, Owner), Debt>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Has releases without an answer sent again, by one task that ends when nothing is owed.
+    pub(super) fn collect_debts(self: &Arc<Self>) {
+        if !self.debts.is_collected.swap(true, Ordering::AcqRel) {
+            let collecting = Collecting(self.clone());
+            tokio::spawn(async move {
+                let inner = &collecting.0;
+                loop {
+                    let now = inner.clock.now();
+                    let (due, next) = inner.debts.due(now);
+                    let Some(next) = next else { return };
+                    if due.is_empty() {
+                        tokio::time::sleep(next.since(now).max(Duration::from_millis(1))).await;
+                        continue;
+                    }
+                    join_all(due.iter().map(|(node, debt)| async move {
+                        let again = inner.release_on(*node, &debt.held);
+                        if let Ok(Ok(_)) = tokio::time::timeout(AGAIN_AFTER, again).await {
+                            inner.debts.paid(*node, &debt.held.owner, inner.clock.now());
+                        }
+                    }))
+                    .await;
+                }
+            });
+        }
+    }
+}
