@@ -1,0 +1,184 @@
+//! The known mistakes of lock libraries, by number, each with the test that this one does not make it.
+//!
+//! | Nr | Mistake | Test |
+//! |---|---|---|
+//! | 1 | validity not measured, or not given back | `redlock_set::pitfall_01_…` |
+//! | 2 | a second attempt trips over the first | `redlock_slow::pitfall_02_…`, `pitfalls_unknown::pitfall_02_…` |
+//! | 3 | quorum of those reachable, one server twice | `redlock_down`, `redlock_set::same_server_twice_…` |
+//! | 4 | split votes | `redlock_set::split_vote_…`, `redlock_set::rivals_…` |
+//! | 5 | release only where the lock was had | `redlock_slow::failed_acquisition_…`, `redlock_down::majority_…` |
+//! | 6 | a late request after the release | `redlock_slow::pitfall_06_…` |
+//! | 7 | a member of the majority forgets | `redlock_memory::pitfall_07_…` |
+//! | 8 | a failed renewal releases or brings back | `redlock_down::renewal_without_…`, suite `single::renewal_never_…` |
+//! | 9 | no time limit per server | `redlock_slow::server_that_…` |
+//! | 10 | scripts forgotten or forbidden | here, `load::pitfall_10_…` |
+//! | 11 | owner checked in one step, acted on in another | here |
+//! | 12 | failover loses the lock | `failover` |
+//! | 13 | counter lost by failover, restart, eviction | `failover`, `wiped`, here |
+//! | 14 | fence changed by renewal, or not by a new owner | suite `fences` |
+//! | 15 | the server's clock jumps | `clocks::pitfall_15_…` |
+//! | 16 | keys of one lock in different slots | suite on the cluster: `single::names_with_odd_…`, `several` |
+//! | 17 | thousands of keys in one script | here |
+//! | 18 | lost wake-up | `pitfalls_waiting` |
+//! | 19 | queue with dead or cancelled waiters | suite `in_order`, `pitfalls_waiting::pitfall_19_…` |
+//! | 20 | renewal crosses release | `load::pitfall_20_…` |
+//! | 21 | no answer taken for a loss, or for a success | `pitfalls_unknown::pitfall_21_…` |
+//! | 22 | the holder learns of the loss too late | `pitfalls_unknown::pitfall_22_…`, `paused_holder` |
+//! | 23 | a clock that stops during suspend | `pitfalls_guard::pitfall_23_…` |
+//! | 24 | renewed for ever after the holder is gone | `pitfalls_guard::pitfall_24_…` |
+//! | 25 | a dropped future leaves something | suite `cancel` |
+//! | 26 | dropping a guard in a bad place | `pitfalls_guard::pitfall_26_…` |
+//! | 27 | one token for several acquisitions | here, suite `single::late_owner_…` |
+//! | 28 | release repeated hits the successor | `pitfalls_unknown::pitfall_28_…`, suite `single::release_frees_…` |
+//! | 31 | several names, half of them | `pitfalls_several`, suite `several` |
+//!
+//! 29 and 30 are about PostgreSQL as a lock store and 32 about semaphores, which do not exist here.
+
+use std::time::Duration;
+
+use leasehold_lock::backend::{Backend, Held, Order, Released, Renewed};
+use leasehold_lock::{Acquired, Fence, LockError, Locker, Names, Owner, Redis, Ttl};
+use leasehold_testkit::servers::{Persistence, Postgres, RedisServer, independent};
+
+use crate::support::{LONG, fenced, granted, owner_on, redlock, take, until};
+
+/// The server forgets all scripts between any two calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_10_forgotten_scripts_are_sent_again() {
+    let (mut servers, postgres) = (independent(3), Postgres::start());
+    let lockers = [Locker::new(Redis::open(&servers[0].url()).unwrap()), fenced(&servers[0], &postgres), {
+        Locker::new(redlock(&servers))
+    }];
+    for locker in &lockers {
+        for round in 0..3 {
+            let guard = granted(locker.acquire("job").ttl(Duration::from_millis(900)).await);
+            forget_scripts(&servers);
+            // Renewed at least once with a script that is not there.
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            guard.check().unwrap_or_else(|error| panic!("{} in round {round}: {error}", locker.store()));
+            forget_scripts(&servers);
+            assert_eq!(guard.release().await.unwrap(), Released::Released, "{}", locker.store());
+            forget_scripts(&servers);
+        }
+    }
+    for server in &mut servers {
+        server.kill9();
+        server.restart();
+    }
+    for locker in &lockers {
+        let guard = granted(locker.acquire("job").wait(LONG).await);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+fn forget_scripts(servers: &[RedisServer]) {
+    for server in servers {
+        let () = server.command(&["SCRIPT", "FLUSH"]);
+        assert_eq!(server.info("memory", "number_of_cached_scripts"), "0");
+    }
+}
+
+/// A user that may not run scripts is told so, in words that name what is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_10_forbidden_scripts_are_refused_with_the_reason() {
+    let server = RedisServer::start();
+    let () = server.command(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-@scripting"]);
+    let url = format!("redis://app:secret@{}", server.address());
+    let locker = Locker::new(Redis::open(&url).unwrap());
+    let error = locker.acquire(["a", "b"]).no_wait().await.unwrap_err();
+    let LockError::Refused { source, .. } = &error else { panic!("{error:?}") };
+    let reason = source.to_string();
+    assert!(reason.to_lowercase().contains("permission"), "does not say what to fix: {reason}");
+    assert!(!format!("{error:?}").contains("secret"));
+    let guard = granted(locker.acquire("a").ttl(Duration::from_millis(600)).no_wait().await);
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, LockError::Refused { .. }), "{error:?}");
+}
+
+/// Values that are empty, or no text at all, are somebody else's, and are neither renewed nor deleted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_11_foreign_values_are_compared_as_bytes_and_left_alone() {
+    let server = RedisServer::start();
+    let store = Redis::open(&server.url()).unwrap();
+    let locker = Locker::new(Redis::open(&server.url()).unwrap());
+    let owner = Owner::random(None);
+    let value: &[u8] = owner.as_str().as_bytes();
+    let with_more = [value, b"\0"].concat();
+    for foreign in [b"".as_slice(), b"\0", b"\xff\xfe\x00\r\n", &with_more, &value[..value.len() - 1]] {
+        let mut connection = server.connection();
+        let () = redis_set(&mut connection, foreign);
+        let held = Held {
+            names: Names::try_from("job").unwrap(),
+            owner: owner.clone(),
+            ttl: Ttl::new(LONG).unwrap(),
+            order: Order::Any,
+        };
+        assert_eq!(store.renew(std::slice::from_ref(&held)).await.remove(0).unwrap(), Renewed::Gone);
+        assert_eq!(store.release(&held).await.unwrap(), Released::NotHeld);
+        let answer = locker.acquire("job").owner(owner.clone()).no_wait().await.unwrap();
+        assert!(matches!(answer, Acquired::Busy(_)), "{foreign:?}: {answer:?}");
+        let there: Vec<u8> = server.command(&["GET", "lock:job"]);
+        assert_eq!(there, foreign);
+    }
+}
+
+fn redis_set(connection: &mut redis::Connection, value: &[u8]) {
+    redis::cmd("SET").arg("lock:job").arg(value).query::<()>(connection).unwrap();
+}
+
+/// A server that throws away any key it likes: fences grow all the same, and their counters have no end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_13_eviction_takes_no_fence_back() {
+    let postgres = Postgres::start();
+    let options = RedisServer::options().persistence(Persistence::None);
+    let server = options.args(&["--maxmemory", "3mb", "--maxmemory-policy", "allkeys-random"]).start();
+    let locker = fenced(&server, &postgres);
+    let mut last = Fence(0);
+    let filler = "x".repeat(10_000);
+    for round in 0..150 {
+        let fence = take(&locker, "job").await;
+        assert!(last < fence, "round {round}: {last:?}, then {fence:?}");
+        last = fence;
+        if round == 0 {
+            let states: Vec<String> = server.command(&["KEYS", "leasehold:fences:*"]);
+            assert_eq!(states.len(), 1);
+            assert_eq!(server.command::<i64>(&["TTL", &states[0]]), -1, "the counter must not end by itself");
+        }
+        for key in 0..20 {
+            let () = server.command(&["SET", &format!("filler:{round}:{key}"), &filler]);
+        }
+    }
+    assert_ne!(server.info("stats", "evicted_keys"), "0", "nothing was evicted");
+    assert!(last.0 >> 32 > 1, "the counter itself was never evicted: {last:?}");
+}
+
+/// Thousands of leases are renewed in bounded scripts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_17_thousands_of_leases_are_renewed_together() {
+    let server = RedisServer::options().persistence(Persistence::None).start();
+    let locker = Locker::new(Redis::open(&server.url()).unwrap());
+    let mut guards = Vec::new();
+    for index in 0..3_000 {
+        guards.push(granted(locker.acquire(format!("job-{index}")).ttl(Duration::from_secs(3)).await));
+    }
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
+    assert_eq!(lost, 0);
+    assert_eq!(server.command::<u32>(&["DBSIZE"]), 3_000);
+    drop(guards);
+    until("all are given back", async || server.command::<u32>(&["DBSIZE"]) == 0).await;
+}
+
+/// Every acquisition has a token of its own, also of one locker, one name and one task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_27_stale_guard_cannot_release_its_successor() {
+    let server = RedisServer::start();
+    let locker = Locker::new(Redis::open(&server.url()).unwrap());
+    let stale = granted(locker.acquire("job").ttl(Duration::from_millis(200)).no_renewal().await);
+    let first = owner_on(&server, "job").unwrap();
+    until("the first lease ends", async || owner_on(&server, "job").is_none()).await;
+    let successor = granted(locker.acquire("job").ttl(LONG).await);
+    assert_ne!(owner_on(&server, "job").unwrap(), first);
+    assert_eq!(stale.release().await.unwrap(), Released::NotHeld);
+    assert_eq!(owner_on(&server, "job").as_deref(), Some(successor.owner().as_str()));
+}

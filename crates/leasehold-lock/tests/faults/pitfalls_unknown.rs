@@ -1,0 +1,165 @@
+//! Pitfalls 2, 21, 22 and 28: answers that are late or lost. No answer is neither yes nor no.
+
+use std::time::{Duration, Instant};
+
+use leasehold_lock::backend::Released;
+use leasehold_lock::{LeaseState, LockError, Locker, LostReason, Owner, Redis};
+use leasehold_testkit::servers::{Direction, FaultProxy, RedisServer};
+
+use crate::support::{LONG, PATIENCE, granted, in_time, owner_on, until};
+
+/// A server behind a proxy, and a locker that only knows the proxy.
+async fn behind_proxy() -> (RedisServer, FaultProxy, Locker) {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let locker = Locker::new(Redis::open(&format!("redis://{}", proxy.address())).unwrap());
+    (server, proxy, locker)
+}
+
+/// The grant arrives after its lease has ended. It is asked for again with the same token; what undoes the
+/// first must not undo the second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_02_grant_that_came_too_late_does_not_take_the_next_one_away() {
+    let (server, proxy, locker) = behind_proxy().await;
+    granted(locker.acquire("warm").await).release().await.unwrap();
+    let ttl = Duration::from_millis(400);
+    proxy.delay(Direction::Answers, ttl * 2);
+    let asking = tokio::spawn({
+        let locker = locker.clone();
+        async move { locker.acquire("job").ttl(ttl).wait(PATIENCE).await }
+    });
+    until("the server has granted it", async || owner_on(&server, "job").is_some()).await;
+    // From the second request on, answers are quick again.
+    until("the first lease has ended", async || owner_on(&server, "job").is_none()).await;
+    proxy.pass().await;
+    let guard = granted(in_time("a grant that is of use", asking).await.unwrap());
+    let until_end = Instant::now() + ttl * 5;
+    while Instant::now() < until_end {
+        if guard.check().is_ok() {
+            let owner = owner_on(&server, "job");
+            assert!(owner.is_some() || guard.check().is_err(), "held, and not on the server");
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(guard.state(), LeaseState::Held, "it was renewed since");
+}
+
+/// An acquisition is dropped and asked for again with the same token, as a repeated request to a server
+/// would be. The clean-up of the first must not take the second one's lock away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_02_clean_up_of_a_dropped_acquisition_spares_the_same_owner() {
+    let (server, proxy, locker) = behind_proxy().await;
+    granted(locker.acquire("warm").await).release().await.unwrap();
+    for delay in [0, 30, 90, 150] {
+        let (name, owner) = (format!("job-{delay}"), Owner::random(None));
+        proxy.delay(Direction::Answers, Duration::from_millis(100));
+        let first = async { locker.acquire(&name).owner(owner.clone()).ttl(LONG).no_wait().await };
+        let dropped = tokio::time::timeout(Duration::from_millis(20), first).await;
+        assert!(dropped.is_err(), "it was dropped on its way");
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        proxy.pass().await;
+        let second = async { locker.acquire(&name).owner(owner.clone()).ttl(LONG).no_wait().await };
+        let guard = granted(in_time("an answer", second).await);
+        // The clean-up goes on for a bit more than a second.
+        let watched = Instant::now();
+        while watched.elapsed() < Duration::from_millis(1_600) {
+            let there = owner_on(&server, &name);
+            assert_eq!(there.as_deref(), Some(owner.as_str()), "taken away {:?} later", watched.elapsed());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+/// A renewal takes effect and its answer is lost: in doubt, not lost; and held again with the next answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_21_lost_answer_to_a_renewal_is_doubt_and_then_held_again() {
+    let (server, proxy, locker) = behind_proxy().await;
+    // The server knows the scripts: otherwise only its saying that it does not would be lost.
+    let warm = granted(locker.acquire("warm").ttl(Duration::from_millis(300)).await);
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    warm.release().await.unwrap();
+    let ttl = Duration::from_secs(6);
+    let guard = granted(locker.acquire("job").ttl(ttl).await);
+    proxy.swallow(Direction::Answers);
+    proxy.wait_for(|traffic| traffic.swallowed_answer_bytes > 0).await;
+    let remaining: u64 = server.command(&["PTTL", "lock:job"]);
+    assert!(remaining > 5_000, "the renewal has taken effect: {remaining} ms");
+    until("doubt", async || guard.state() == LeaseState::Doubtful).await;
+    assert!(guard.check().is_ok(), "in doubt is not lost");
+    assert!(guard.time_left() > Duration::ZERO);
+    proxy.pass().await;
+    until("held again", async || guard.state() == LeaseState::Held).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// The renewer is cut off. The holder is told before the server lets anybody else in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_22_holder_that_is_cut_off_is_told_before_the_lease_ends() {
+    let (server, proxy, locker) = behind_proxy().await;
+    let guard = granted(locker.acquire("job").ttl(Duration::from_secs(5)).await);
+    proxy.swallow(Direction::Requests);
+    proxy.swallow(Direction::Answers);
+    let work = guard.run(std::future::pending::<()>());
+    let stopped = in_time("the work is stopped", work).await;
+    let remaining: i64 = server.command(&["PTTL", "lock:job"]);
+    assert!(matches!(stopped, Err(LockError::Lost { reason: LostReason::NotRenewed, .. })), "{stopped:?}");
+    assert!(remaining > 0, "somebody else could have had it already");
+    assert!(proxy.traffic().swallowed_request_bytes > 0, "nothing was cut off");
+    assert_eq!(guard.state(), LeaseState::Lost);
+}
+
+/// The only thread of the runtime is blocked past the deadline: nothing could fire a signal, and yet the
+/// first look afterwards is right, and work that finished late is not taken for work under the lock.
+#[test]
+fn pitfall_22_blocked_thread_is_told_at_the_first_look() {
+    let server = RedisServer::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let locker = Locker::new(Redis::open(&server.url()).unwrap());
+        let ttl = Duration::from_millis(600);
+        let guard = granted(locker.acquire("job").ttl(ttl).await);
+        let worked = guard.run(async { std::thread::sleep(ttl * 2) }).await;
+        assert!(matches!(worked, Err(LockError::Lost { .. })), "{worked:?}");
+        assert!(guard.check().is_err());
+        assert_eq!(owner_on(&server, "job"), None, "the lease had ended");
+        assert_eq!(in_time("the signal", guard.lost()).await, LostReason::NotRenewed);
+    });
+}
+
+/// A release takes effect and its answer is lost. It is repeated in the background, and does nothing to the
+/// successor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_28_release_repeated_after_a_lost_answer_spares_the_successor() {
+    let (server, proxy, locker) = behind_proxy().await;
+    granted(locker.acquire("warm").await).release().await.unwrap();
+    let guard = granted(locker.acquire("job").ttl(LONG).await);
+    proxy.swallow(Direction::Answers);
+    let released = tokio::spawn(guard.release());
+    until("the release has taken effect", async || owner_on(&server, "job").is_none()).await;
+    let () = server.command(&["SET", "lock:job", "the-successors-token", "PX", "60000"]);
+    let answer = in_time("an answer", released).await.unwrap();
+    assert!(matches!(answer, Err(LockError::Unknown { .. })), "{answer:?}");
+    proxy.pass().await;
+    let before = proxy.traffic().request_bytes;
+    proxy.wait_for(|traffic| traffic.request_bytes > before).await;
+    locker.settle(PATIENCE).await;
+    assert_eq!(owner_on(&server, "job").as_deref(), Some("the-successors-token"));
+}
+
+/// A release that finds no server goes on trying, and frees the name when there is one again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_28_release_without_a_server_is_done_when_it_is_back() {
+    let mut server = RedisServer::start();
+    let locker = Locker::new(Redis::open(&server.url()).unwrap());
+    let guard = granted(locker.acquire("job").ttl(LONG).await);
+    server.kill9();
+    let answer = in_time("an answer", guard.release()).await;
+    assert!(matches!(answer, Err(LockError::Unknown { .. })), "{answer:?}");
+    // Nobody uses the locker any more, and still it must not forget.
+    drop(locker);
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    server.restart();
+    assert!(owner_on(&server, "job").is_some(), "the server remembers the lock");
+    until("it is released, long before its end", async || owner_on(&server, "job").is_none()).await;
+}

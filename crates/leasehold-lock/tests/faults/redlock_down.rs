@@ -1,0 +1,90 @@
+//! Redlock while some of its servers are down, and after they are back.
+
+use std::time::Duration;
+
+use leasehold_lock::backend::Released;
+use leasehold_lock::{Acquired, Fence, LeaseState, LockError, Locker, LostReason};
+use leasehold_testkit::servers::independent;
+
+use crate::support::{LONG, granted, in_time, owner_on, redlock, take, until};
+
+/// Pitfall 3: a majority of those configured is enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn minority_down_changes_nothing() {
+    let mut servers = independent(5);
+    let locker = Locker::new(redlock(&servers));
+    let mut last = take(&locker, "job").await;
+    let held = granted(locker.acquire("held").ttl(Duration::from_secs(1)).await);
+    servers[0].kill9();
+    servers[3].kill9();
+    for _ in 0..5 {
+        let fence = take(&locker, "job").await;
+        assert!(last < fence, "{last:?}, then {fence:?}");
+        last = fence;
+    }
+    // Longer than its length: it was renewed on three of five.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert_eq!(held.state(), LeaseState::Held);
+    let rival = locker.acquire("held").no_wait().await.unwrap();
+    assert!(matches!(rival, Acquired::Busy(_)), "{rival:?}");
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    assert!(take(&locker, "held").await > Fence(0));
+}
+
+/// Pitfalls 3 and 5: without a majority nothing is granted, and what the minority gave is given back, also
+/// on servers that come back later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn majority_down_grants_nothing_and_leaves_nothing() {
+    let mut servers = independent(5);
+    let locker = Locker::new(redlock(&servers));
+    let before = take(&locker, "job").await;
+    servers[..3].iter_mut().for_each(|server| server.kill9());
+    for _ in 0..3 {
+        match in_time("an answer", async { locker.acquire("job").ttl(LONG).no_wait().await }).await {
+            Err(LockError::Unknown { .. }) | Ok(Acquired::Busy(_)) => {}
+            other => panic!("two of five are no majority: {other:?}"),
+        }
+    }
+    servers[..3].iter_mut().for_each(|server| server.restart());
+    for server in &servers {
+        until("nothing is left", async || owner_on(server, "job").is_none()).await;
+    }
+    let after = take(&locker, "job").await;
+    assert!(before < after, "{before:?}, then {after:?}");
+}
+
+/// Pitfalls 8 and 21: a renewal that too few servers answer puts the lease in doubt, and takes nothing from
+/// it: it is held again when they answer, and lost at its deadline when they do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewal_without_a_majority_is_doubt_and_not_loss() {
+    let mut servers = independent(3);
+    let locker = Locker::new(redlock(&servers));
+    // The first grant needs only most of the servers; the third joins a moment later.
+    until("all servers vote", async || {
+        let guard = granted(locker.acquire("warm-up").await);
+        let has_all = servers.iter().all(|server| owner_on(server, "warm-up").is_some());
+        guard.release().await.unwrap();
+        has_all
+    })
+    .await;
+    let guard = granted(locker.acquire("job").ttl(Duration::from_secs(6)).await);
+    let owner = guard.owner().as_str().to_owned();
+    servers[0].pause();
+    servers[1].pause();
+    in_time("doubt", async {
+        while guard.state() != LeaseState::Doubtful {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(guard.check().is_ok(), "in doubt is not lost");
+    assert_eq!(owner_on(&servers[2], "job").as_ref(), Some(&owner), "a failed renewal must not release");
+    servers[0].resume();
+    servers[1].resume();
+    until("held again", async || guard.state() == LeaseState::Held).await;
+    servers[0].pause();
+    servers[1].pause();
+    assert_eq!(in_time("lost at the deadline", guard.lost()).await, LostReason::NotRenewed);
+    servers[0].resume();
+    servers[1].resume();
+}

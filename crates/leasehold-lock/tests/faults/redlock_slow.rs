@@ -1,0 +1,162 @@
+//! Redlock with servers that stand still: they set no pace, and what reaches them late does no harm.
+
+use std::time::{Duration, Instant};
+
+use leasehold_lock::backend::Released;
+use leasehold_lock::{Acquired, LockError, Locker};
+use leasehold_testkit::servers::{RedisServer, independent};
+
+use crate::support::{LONG, PATIENCE, granted, in_time, owner_on, redlock, take, until, until_within};
+
+/// What is asked of one server is given up after 500 ms. Whoever waits for a server that stands still needs
+/// at least that for every call; this is half of it.
+const PACE: Duration = Duration::from_millis(250);
+const ROUNDS: u32 = 20;
+
+async fn rounds(locker: &Locker) -> Duration {
+    let began = Instant::now();
+    for _ in 0..ROUNDS {
+        take(locker, "job").await;
+    }
+    began.elapsed()
+}
+
+/// Pitfall 9: neither acquiring nor releasing waits for a server that stands still.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_stands_still_does_not_set_the_pace() {
+    let mut servers = independent(5);
+    let locker = Locker::new(redlock(&servers));
+    take(&locker, "job").await;
+    servers[1].pause();
+    let took = rounds(&locker).await;
+    assert!(took < PACE * ROUNDS, "{ROUNDS} rounds took {took:?}");
+    // To find the name taken takes no longer, either.
+    let _held = granted(locker.acquire("held").ttl(LONG).await);
+    let began = Instant::now();
+    for _ in 0..ROUNDS {
+        let answer = locker.acquire("held").no_wait().await;
+        assert!(matches!(answer, Ok(Acquired::Busy(_))), "{answer:?}");
+    }
+    assert!(began.elapsed() < PACE * ROUNDS, "{ROUNDS} refusals took {:?}", began.elapsed());
+    servers[1].resume();
+}
+
+/// Pitfall 9: the same for a client that never saw that server alive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_never_answered_does_not_set_the_pace() {
+    let mut servers = independent(5);
+    take(&Locker::new(redlock(&servers)), "job").await;
+    servers[1].pause();
+    let locker = Locker::new(redlock(&servers));
+    take(&locker, "job").await;
+    let took = rounds(&locker).await;
+    assert!(took < PACE * ROUNDS, "{ROUNDS} rounds took {took:?}");
+    servers[1].resume();
+}
+
+/// Pitfalls 5 and 6: a server gets the request to lock after the lock was released. Its key must not live on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_06_request_that_arrives_after_the_release_leaves_no_key() {
+    let mut servers = independent(5);
+    let locker = Locker::new(redlock(&servers));
+    take(&locker, "job").await;
+    servers[4].pause();
+    let guard = granted(locker.acquire("late").ttl(LONG).await);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    servers[4].resume();
+    until_within(Duration::from_secs(5), "the late key is gone", async || keys(&servers[4]).is_empty()).await;
+}
+
+/// Pitfalls 5 and 6: the same over a pause that is longer than any connection waits, with many locks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_06_long_pause_leaves_no_key_on_the_server_that_missed_the_releases() {
+    let mut servers = independent(5);
+    let locker = Locker::new(redlock(&servers));
+    take(&locker, "job").await;
+    servers[4].pause();
+    let began = Instant::now();
+    let mut count = 0;
+    while began.elapsed() < Duration::from_secs(5) {
+        let guard = granted(locker.acquire(format!("late-{count}")).ttl(LONG * 10).await);
+        guard.release().await.unwrap();
+        count += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    servers[4].resume();
+    // Whatever was on its way arrives now.
+    until("the server has seen what was sent to it", async || answers(&servers[4])).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    until("all late keys are gone", async || keys(&servers[4]).is_empty()).await;
+    assert!(count > 10);
+}
+
+/// Pitfall 2: an attempt that got no answer is repeated with the same token. What the first attempt still
+/// sends out to undo itself must not take the second one's lock away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_02_leftovers_of_an_attempt_do_not_undo_the_next_one() {
+    let mut servers = independent(5);
+    let locker = Locker::new(redlock(&servers));
+    take(&locker, "job").await;
+    // Long enough for the first attempt and its release to go without an answer.
+    for pause in [600, 1_050, 1_400] {
+        servers[..3].iter_mut().for_each(RedisServer::pause);
+        let name = format!("job-{pause}");
+        let asking = tokio::spawn({
+            let (locker, name) = (locker.clone(), name.clone());
+            async move { locker.acquire(name).ttl(LONG).no_wait().await }
+        });
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        servers[..3].iter_mut().for_each(RedisServer::resume);
+        match in_time("an answer", asking).await.unwrap() {
+            Ok(Acquired::Granted(guard)) => {
+                let owner = guard.owner().as_str().to_owned();
+                let is_mine = |server: &&RedisServer| owner_on(server, &name).as_ref() == Some(&owner);
+                let watched = Instant::now();
+                while watched.elapsed() < Duration::from_secs(3) {
+                    let mine = servers.iter().filter(is_mine).count();
+                    assert!(
+                        mine >= 3,
+                        "only {mine} of 5 servers know the holder, {:?} later",
+                        watched.elapsed()
+                    );
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+            // That is an answer, too; and then nothing may be left.
+            Err(LockError::Unknown { .. }) => {
+                for server in &servers {
+                    until("nothing is left", async || owner_on(server, &name).is_none()).await;
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The keys of locks.
+fn keys(server: &RedisServer) -> Vec<String> {
+    server.command(&["KEYS", "lock:*"])
+}
+
+fn answers(server: &RedisServer) -> bool {
+    server.try_command::<String>(&["PING"]).is_ok()
+}
+
+/// Pitfall 5: an acquisition that failed releases also where it had no answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_acquisition_is_undone_on_servers_that_answered_too_late() {
+    let mut servers = independent(3);
+    let locker = Locker::new(redlock(&servers));
+    take(&locker, "job").await;
+    servers[0].pause();
+    servers[1].pause();
+    let answer = in_time("an answer", async { locker.acquire("job").ttl(LONG).no_wait().await }).await;
+    assert!(matches!(answer, Err(LockError::Unknown { .. }) | Ok(Acquired::Busy(_))), "{answer:?}");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    servers[0].resume();
+    servers[1].resume();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for server in &servers {
+        until_within(PATIENCE, "nothing is left", async || owner_on(server, "job").is_none()).await;
+    }
+}

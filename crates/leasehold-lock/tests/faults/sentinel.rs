@@ -1,0 +1,61 @@
+//! Locks on the master that Sentinel names.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_lock::{Acquired, LeaseState, Locker, Redis};
+use leasehold_testkit::lock_suite::{Store, keep_all};
+use leasehold_testkit::servers::RedisSentinel;
+
+use crate::support::{PATIENCE, granted, in_time, until};
+
+fn url(sentinel: &RedisSentinel) -> String {
+    format!("redis-sentinel://{}/{}", sentinel.sentinel_addresses().join(","), sentinel.master_name())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinel_keeps_the_promises_of_a_lease() {
+    let sentinel = RedisSentinel::start();
+    let redis = Redis::open(&url(&sentinel)).unwrap().with_claim_time(Duration::from_secs(1));
+    let store: Store = Arc::new(redis);
+    keep_all(&store).await;
+}
+
+/// A failover while a lock is held: the holder is told the truth, whichever it is, and locks can be had again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinel_failover_leaves_no_holder_in_the_dark_and_no_lock_out_of_reach() {
+    let mut sentinel = RedisSentinel::start();
+    let locker = Locker::new(Redis::open(&url(&sentinel)).unwrap());
+    let guard = granted(locker.acquire("held").ttl(Duration::from_secs(3)).await);
+    let old = sentinel.master().address();
+    let new = sentinel.kill_master().address();
+    assert_ne!(old, new, "another server is the master");
+    // The lock was copied to the replica before the master died, or not, or its time was over.
+    let on_new_master = || -> Option<String> { sentinel.master().command(&["GET", "lock:held"]) };
+    in_time("the holder knows", async {
+        loop {
+            match guard.state() {
+                LeaseState::Lost => break,
+                LeaseState::Held if on_new_master().as_deref() == Some(guard.owner().as_str()) => break,
+                LeaseState::Held | LeaseState::Doubtful => {
+                    tokio::time::sleep(Duration::from_millis(20)).await
+                }
+            }
+        }
+    })
+    .await;
+    match guard.state() {
+        LeaseState::Lost => until("it is free", async || on_new_master().is_none()).await,
+        LeaseState::Held | LeaseState::Doubtful => {
+            let rival = locker.acquire("held").no_wait().await;
+            assert!(matches!(rival, Ok(Acquired::Busy(_))), "{rival:?}");
+            // It goes on being renewed, on the new master.
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            assert_eq!(guard.state(), LeaseState::Held);
+        }
+    }
+    drop(guard);
+    let again = locker.acquire("held").wait(PATIENCE).await;
+    granted(again).release().await.unwrap();
+    granted(locker.acquire("another").wait(PATIENCE).await).release().await.unwrap();
+}

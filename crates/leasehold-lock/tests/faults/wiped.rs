@@ -1,0 +1,106 @@
+//! One Redis server that loses its memory, and the authority that keeps its fences from going back.
+
+use std::time::Duration;
+
+use leasehold_lock::{Fence, LeaseState, LockError, LostReason};
+use leasehold_testkit::servers::{Persistence, Postgres, RedisServer};
+
+use crate::support::{LONG, fenced, granted, in_time, owner_on, take, until};
+
+const PLAIN_COUNTER: &str = "plain";
+
+/// A few fences, growing, and above `floor`.
+async fn some_fences(locker: &leasehold_lock::Locker, floor: Option<Fence>) -> Fence {
+    let mut last = floor;
+    for _ in 0..5 {
+        let fence = take(locker, "job").await;
+        assert!(last < Some(fence), "{last:?}, then {fence:?}");
+        last = Some(fence);
+    }
+    last.unwrap()
+}
+
+fn count(server: &RedisServer) -> i64 {
+    server.command(&["INCR", PLAIN_COUNTER])
+}
+
+/// Pitfall 13: a flush takes locks and counters away. The holder is told, fences go on growing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flushed_server_goes_on_with_higher_fences_and_its_holders_are_told() {
+    let (server, postgres) = (RedisServer::start(), Postgres::start());
+    let locker = fenced(&server, &postgres);
+    let before = some_fences(&locker, None).await;
+    let holder = granted(locker.acquire("held").ttl(Duration::from_secs(1)).await);
+    let plain = count(&server);
+    let () = server.command(&["FLUSHALL"]);
+    assert!(count(&server) <= plain, "the plain counter went on: nothing was flushed");
+    let after = some_fences(&locker, Some(before)).await;
+    assert_eq!(in_time("the holder is told", holder.lost()).await, LostReason::Gone);
+    assert_eq!(holder.state(), LeaseState::Lost);
+    assert!(take(&locker, "held").await > holder.fence().unwrap());
+    assert!(before < after);
+}
+
+/// Pitfall 13: killed, and started again with an empty disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_restarted_empty_goes_on_with_higher_fences() {
+    let (mut server, postgres) = (RedisServer::start(), Postgres::start());
+    let locker = fenced(&server, &postgres);
+    let mut last = some_fences(&locker, None).await;
+    for _ in 0..3 {
+        let plain = count(&server);
+        server.kill9();
+        server.restart_empty();
+        assert!(count(&server) <= plain, "the plain counter went on: nothing was lost");
+        last = some_fences(&locker, Some(last)).await;
+    }
+}
+
+/// Pitfall 13: started again from a snapshot of an earlier time, which brings old counters back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_restarted_from_an_old_snapshot_goes_on_with_higher_fences() {
+    let postgres = Postgres::start();
+    let mut server = RedisServer::options().persistence(Persistence::None).start();
+    let locker = fenced(&server, &postgres);
+    some_fences(&locker, None).await;
+    let old = count(&server);
+    let () = server.command(&["SAVE"]);
+    let last = some_fences(&locker, None).await;
+    assert_eq!((count(&server), count(&server)), (old + 1, old + 2));
+    server.kill9();
+    server.restart();
+    assert_eq!(count(&server), old + 1, "the plain counter must be reissued, or no snapshot was loaded");
+    some_fences(&locker, Some(last)).await;
+}
+
+/// Without the authority a server that forgot its epoch grants nothing: never a lock without a fence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_authority_nothing_is_granted_and_nothing_is_left() {
+    let (server, mut postgres) = (RedisServer::start(), Postgres::start());
+    let locker = fenced(&server, &postgres);
+    let before = some_fences(&locker, None).await;
+    postgres.kill9();
+    // The epoch that is in force goes on without the authority.
+    let with_the_old_epoch = some_fences(&locker, Some(before)).await;
+    let () = server.command(&["FLUSHALL"]);
+    for _ in 0..2 {
+        match in_time("an answer", async { locker.acquire("job").ttl(LONG).no_wait().await }).await {
+            Err(LockError::Unknown { .. } | LockError::Refused { .. }) => {}
+            other => panic!("granted without an epoch: {other:?}"),
+        }
+    }
+    until("nothing is left of the attempts", async || owner_on(&server, "job").is_none()).await;
+    postgres.restart();
+    some_fences(&locker, Some(with_the_old_epoch)).await;
+}
+
+/// A server that was never asked before, and an authority that never was there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authority_that_is_not_there_is_no_ground_for_a_lease() {
+    let (server, mut postgres) = (RedisServer::start(), Postgres::start());
+    postgres.stop();
+    let locker = fenced(&server, &postgres);
+    let answer = in_time("an answer", async { locker.acquire("job").no_wait().await }).await;
+    assert!(answer.is_err(), "{answer:?}");
+    assert_eq!(owner_on(&server, "job"), None);
+}
