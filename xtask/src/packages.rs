@@ -24,7 +24,7 @@ struct Package {
     why: &'static str,
 }
 
-const NEEDED: [Package; 3] = [
+const NEEDED: [Package; 6] = [
     Package {
         name: "strace",
         is_there: || on_path("strace"),
@@ -42,6 +42,24 @@ const NEEDED: [Package; 3] = [
         is_there: postgres_is_there,
         service: Some("postgresql.service"),
         why: "the locks on PostgreSQL",
+    },
+    Package {
+        name: "python3-venv",
+        is_there: venv_is_there,
+        service: None,
+        why: "redis-py, whose locks and ours exclude each other",
+    },
+    Package {
+        name: "nodejs",
+        is_there: || on_path("node"),
+        service: None,
+        why: "node-redlock, whose locks and ours exclude each other",
+    },
+    Package {
+        name: "npm",
+        is_there: || on_path("npm"),
+        service: None,
+        why: "gets node-redlock from its registry",
     },
 ];
 
@@ -134,6 +152,13 @@ fn postgres_is_there() -> bool {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     versions.map(|version| version.path().join("bin/initdb")).any(|initdb| initdb.is_file())
         || on_path("initdb")
+}
+
+/// Debian's Python has the module without what it needs to install anything.
+fn venv_is_there() -> bool {
+    let mut python = Command::new("python3");
+    python.args(["-c", "import venv, ensurepip"]).stdout(Stdio::null()).stderr(Stdio::null());
+    python.status().is_ok_and(|status| status.success())
 }
 
 fn is_root() -> Result<bool> {
