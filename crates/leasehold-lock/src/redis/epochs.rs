@@ -39,14 +39,8 @@ impl Epochs {
     }
 
     /// Begins a new epoch for a slot on the node that has this replication id.
-    pub(super) async fn begin(
-        &self,
-        link: &Link,
-        space: &str,
-        slot: u16,
-        replid: &str,
-    ) -> Result<(), StoreError> {
-        let next = tokio::time::timeout(TIME_MAX, self.next(space, slot)).await;
+    pub(super) async fn begin(&self, link: &Link, slot: u16, replid: &str) -> Result<(), StoreError> {
+        let next = tokio::time::timeout(TIME_MAX, self.next(slot)).await;
         let epoch = match next {
             Ok(epoch) => epoch?,
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
@@ -61,7 +55,7 @@ impl Epochs {
         Ok(())
     }
 
-    async fn next(&self, space: &str, slot: u16) -> Result<i64, StoreError> {
+    async fn next(&self, slot: u16) -> Result<i64, StoreError> {
         let mut client = self.client.lock().await;
         let mut last_error = None;
         // A connection that broke since the last time is only noticed when it is used.
@@ -71,7 +65,7 @@ impl Epochs {
                 _ => self.connect().await.map_err(|error| StoreError::Unknown(error.into()))?,
             };
             let statement = include_str!("sql/next_epoch.sql");
-            match connected.query_one(statement, &[&space, &i32::from(slot)]).await {
+            match connected.query_one(statement, &[&i32::from(slot)]).await {
                 Ok(row) => {
                     *client = Some(connected);
                     return Ok(row.get(0));

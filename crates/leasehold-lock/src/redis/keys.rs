@@ -6,6 +6,7 @@
 
 use std::sync::OnceLock;
 
+use crate::error::StoreError;
 use crate::name::LockName;
 
 const SLOTS: u16 = 16_384;
@@ -16,15 +17,27 @@ pub(crate) const OWN_PREFIX: &str = "leasehold:";
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     prefix: String,
+    is_ours: bool,
 }
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned() }
+        let is_ours = prefix.starts_with(OWN_PREFIX) || OWN_PREFIX.starts_with(prefix);
+        Self { prefix: prefix.to_owned(), is_ours }
     }
 
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// Refuses a prefix with which a lock's key could be one of our own.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        if self.is_ours {
+            return Err(StoreError::Refused(
+                "the prefix of the keys is empty or begins like `leasehold:`; choose another one".into(),
+            ));
+        }
+        Ok(())
     }
 
     pub(crate) fn lock(&self, name: &LockName) -> String {
@@ -33,11 +46,7 @@ impl Keys {
 
     /// The name of a lock's key; `None` for a key that is not a lock of this space.
     pub(crate) fn name(&self, key: &str) -> Option<LockName> {
-        let name = key.strip_prefix(&self.prefix)?;
-        if key.starts_with(OWN_PREFIX) {
-            return None;
-        }
-        LockName::parse(name).ok()
+        LockName::parse(key.strip_prefix(&self.prefix)?).ok()
     }
 }
 

@@ -224,7 +224,7 @@ impl Redis {
     #[cfg(feature = "postgres")]
     async fn begin_epoch(&self, slot: u16, replid: &str) -> Result<(), StoreError> {
         match &self.epochs {
-            Some(epochs) => epochs.begin(&self.link, self.keys.prefix(), slot, replid).await,
+            Some(epochs) => epochs.begin(&self.link, slot, replid).await,
             None => Err(StoreError::Refused("no epoch authority is configured".into())),
         }
     }
@@ -316,6 +316,7 @@ impl Backend for Redis {
     }
 
     async fn try_acquire(&self, request: &Request<'_>) -> Result<Attempt, StoreError> {
+        self.keys.check()?;
         let names = request.names.as_slice();
         let in_order = request.order == Order::Fifo;
         if in_order && names.len() > 1 {

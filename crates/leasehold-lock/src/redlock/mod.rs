@@ -387,6 +387,7 @@ impl Backend for Redlock {
     }
 
     async fn try_acquire(&self, request: &Request<'_>) -> Result<Attempt, StoreError> {
+        self.inner.keys.check()?;
         if request.order == Order::Fifo {
             return Err(StoreError::Refused("independent servers keep no queue".into()));
         }

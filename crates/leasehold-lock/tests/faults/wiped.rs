@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_lock::{Fence, LeaseState, LockError, LostReason};
+use leasehold_lock::{Epochs, Fence, LeaseState, LockError, Locker, LostReason, Redis};
 use leasehold_testkit::servers::{Persistence, Postgres, RedisServer};
 
 use crate::support::{LONG, fenced, granted, in_time, owner_on, take, until};
@@ -10,7 +10,7 @@ use crate::support::{LONG, fenced, granted, in_time, owner_on, take, until};
 const PLAIN_COUNTER: &str = "plain";
 
 /// A few fences, growing, and above `floor`.
-async fn some_fences(locker: &leasehold_lock::Locker, floor: Option<Fence>) -> Fence {
+async fn some_fences(locker: &Locker, floor: Option<Fence>) -> Fence {
     let mut last = floor;
     for _ in 0..5 {
         let fence = take(locker, "job").await;
@@ -39,6 +39,27 @@ async fn flushed_server_goes_on_with_higher_fences_and_its_holders_are_told() {
     assert_eq!(holder.state(), LeaseState::Lost);
     assert!(take(&locker, "held").await > holder.fence().unwrap());
     assert!(before < after);
+}
+
+/// Pitfall 13: clients with other key prefixes share the server's counters, so they share the epochs, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_with_other_prefixes_do_not_bring_fences_back_after_a_flush() {
+    let (server, postgres) = (RedisServer::start(), Postgres::start());
+    let with_prefix = |prefix| {
+        let redis = Redis::open(&server.url()).unwrap().with_prefix(prefix);
+        Locker::new(redis.with_epochs(Epochs::open(&postgres.url()).unwrap()))
+    };
+    // One lock key under two prefixes: the same slot, and the same counter.
+    let (jobs, tasks) = (with_prefix("jobs:{"), with_prefix("tasks:{"));
+    let mut last = None;
+    for _ in 0..3 {
+        for locker in [&jobs, &tasks] {
+            let fence = take(locker, "a}").await;
+            assert!(last < Some(fence), "{last:?}, then {fence:?}");
+            last = Some(fence);
+            let () = server.command(&["FLUSHALL"]);
+        }
+    }
 }
 
 /// Pitfall 13: killed, and started again with an empty disk.

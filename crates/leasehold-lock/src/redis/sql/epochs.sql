@@ -1,11 +1,11 @@
 -- Where the epochs of fences on Redis are counted. Run at every connection; changes nothing the second time.
 -- Commits must be on disk before they are answered: an epoch that is forgotten is given out twice.
+-- All Redis servers and key prefixes that use this database share the count: an epoch that one of them skips
+-- costs nothing, and one that two of them have would give out fences twice.
 SET synchronous_commit = on;
 SELECT pg_advisory_lock(7310579420361523041);
 CREATE TABLE IF NOT EXISTS leasehold_redis_epochs (
-    space TEXT NOT NULL,
-    slot INTEGER NOT NULL CHECK (slot BETWEEN 0 AND 16383),
-    epoch BIGINT NOT NULL CHECK (epoch > 0),
-    PRIMARY KEY (space, slot)
+    slot INTEGER PRIMARY KEY CHECK (slot BETWEEN 0 AND 16383),
+    epoch BIGINT NOT NULL CHECK (epoch > 0)
 );
 SELECT pg_advisory_unlock(7310579420361523041);

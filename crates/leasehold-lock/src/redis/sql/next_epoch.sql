@@ -1,5 +1,5 @@
--- The next epoch of a slot. Arguments: space, slot. Result: an epoch that nobody had before.
-INSERT INTO leasehold_redis_epochs AS epochs (space, slot, epoch)
-VALUES ($1, $2, 1)
-ON CONFLICT (space, slot) DO UPDATE SET epoch = epochs.epoch + 1
+-- The next epoch of a slot. Argument: the slot. Result: an epoch that nobody had before.
+INSERT INTO leasehold_redis_epochs AS epochs (slot, epoch)
+VALUES ($1, 1)
+ON CONFLICT (slot) DO UPDATE SET epoch = epochs.epoch + 1
 RETURNING epoch
