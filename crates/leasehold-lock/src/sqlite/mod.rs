@@ -6,10 +6,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
 mod table;
@@ -28,6 +28,7 @@ use crate::name::LockName;
 const QUEUE_LENGTH_MAX: usize = 4_096;
 /// How long another process may keep the file's write lock.
 const FILE_BUSY_MAX: Duration = Duration::from_secs(5);
+const FILE_BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// Before this, a write that raced a checkpoint of another process could corrupt the file.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
@@ -67,7 +68,7 @@ impl Sqlite {
         let boot_id =
             std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(SqliteError::Machine)?;
         let failed = |source| SqliteError::Open { path: path.to_owned(), source };
-        let connection = connect(path, boot_id.trim()).map_err(failed)?;
+        let connection = connect_with_others(path, boot_id.trim()).map_err(failed)?;
         let (asks, asked) = sync_channel(QUEUE_LENGTH_MAX);
         let bells = Bells::default();
         let worker = Worker { connection, clock: Clock::system(), bells: bells.clone(), asked };
@@ -84,6 +85,23 @@ impl Sqlite {
             TrySendError::Disconnected(_) => StoreError::Refused("the thread of the file has ended".into()),
         })?;
         answer.await.unwrap_or_else(|ended| Err(StoreError::Unknown(ended.into())))
+    }
+}
+
+/// Opens a file that others may be opening, too. Whoever turns its log on needs it alone for a moment, and SQLite does
+/// not wait for that by itself.
+fn connect_with_others(path: &Path, boot_id: &str) -> rusqlite::Result<Connection> {
+    let began = Instant::now();
+    loop {
+        match connect(path, boot_id) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && began.elapsed() < FILE_BUSY_MAX =>
+            {
+                std::thread::sleep(FILE_BUSY_PAUSE);
+            }
+            connected => return connected,
+        }
     }
 }
 
