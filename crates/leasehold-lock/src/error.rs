@@ -88,6 +88,15 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The same once more, for another of those who asked together.
+    #[cfg(feature = "redis")]
+    pub(crate) fn to_another(&self) -> Self {
+        match self {
+            Self::Unknown(source) => Self::Unknown(source.to_string().into()),
+            Self::Refused(source) => Self::Refused(source.to_string().into()),
+        }
+    }
+
     pub(crate) fn of(self, store: &'static str, operation: Operation, names: &Names) -> LockError {
         let names = names.clone();
         match self {

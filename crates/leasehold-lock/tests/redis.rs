@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_lock::{LockError, Locker, Redis, Redlock};
+use leasehold_lock::backend::Released;
+use leasehold_lock::{Acquired, LockError, Locker, Redis, Redlock};
 use leasehold_testkit::servers::RedisServer;
 
 leasehold_testkit::lock_suite!(async {
@@ -24,4 +25,29 @@ async fn a_prefix_under_which_a_lock_could_be_one_of_our_own_keys_is_refused() {
         }
     }
     assert_eq!(server.command::<u64>(&["DBSIZE"]), 0);
+}
+
+/// What many ask at the same time goes to the server together, and is decided for each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_no_lock_is_refused_and_those_who_asked_with_it_are_not() {
+    let server = RedisServer::start();
+    let () = server.command(&["HSET", "lock:hash", "field", "value"]);
+    let locker = Locker::new(Redis::open(&server.url()).unwrap());
+    for _ in 0..20 {
+        let asks = (0..50).map(|number| {
+            let name = if number == 25 { "hash".to_owned() } else { format!("job-{number}") };
+            tokio::spawn(locker.acquire(name).no_wait().into_future())
+        });
+        for (number, ask) in asks.collect::<Vec<_>>().into_iter().enumerate() {
+            match ask.await.unwrap() {
+                Ok(Acquired::Granted(guard)) => {
+                    assert_eq!(guard.release().await.unwrap(), Released::Released);
+                    assert_ne!(number, 25);
+                }
+                Err(LockError::Refused { .. }) => assert_eq!(number, 25),
+                other => panic!("{number}: {other:?}"),
+            }
+        }
+    }
+    assert_eq!(server.command::<u64>(&["DBSIZE"]), 1);
 }

@@ -186,7 +186,7 @@ impl Registry {
         let mut inner = self.lock();
         while turn.due.len() < renewals_max {
             match inner.due.first_key_value() {
-                Some((&(due, _), tenure)) if due <= now => {
+                Some((&(due, _), tenure)) if due <= now || tenure.may_go_along(due, now) => {
                     turn.due.push(tenure.clone());
                     // It stays until it is lost or given back, so it stands here again at its deadline.
                     let (_, tenure) = inner.due.pop_first().expect("it was just seen");

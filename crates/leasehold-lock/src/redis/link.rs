@@ -142,7 +142,7 @@ impl Link {
     pub(crate) async fn run<T: FromRedisValue>(
         &self,
         script: &Lua,
-        keys: &[String],
+        keys: &[impl redis::ToRedisArgs + Sync],
         args: &[&str],
     ) -> Result<T, StoreError> {
         self.pinned().await?.run(script, keys, args).await
@@ -158,7 +158,7 @@ impl Link {
     pub(crate) async fn run_if_loaded<T: FromRedisValue>(
         &self,
         script: &Lua,
-        keys: &[String],
+        keys: &[impl redis::ToRedisArgs + Sync],
         args: &[&str],
     ) -> Result<Option<T>, StoreError> {
         let (generation, mut connection) = self.connected().await?;
@@ -305,7 +305,7 @@ impl Pinned<'_> {
     pub(crate) async fn run<T: FromRedisValue>(
         &mut self,
         script: &Lua,
-        keys: &[String],
+        keys: &[impl redis::ToRedisArgs + Sync],
         args: &[&str],
     ) -> Result<T, StoreError> {
         let mut command = script.command("EVALSHA", &script.hash, keys, args);
@@ -362,7 +362,13 @@ impl Lua {
         self.text
     }
 
-    fn command(&self, verb: &str, script: &str, keys: &[String], args: &[&str]) -> Cmd {
+    fn command(
+        &self,
+        verb: &str,
+        script: &str,
+        keys: &[impl redis::ToRedisArgs + Sync],
+        args: &[&str],
+    ) -> Cmd {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(keys.len()).arg(keys).arg(args);
         command

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+mod batch;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod link;
@@ -21,6 +22,7 @@ mod epochs;
 pub use epochs::Epochs;
 pub use url::BadRedisUrl;
 
+use batch::{Ask, Batches, What};
 use keys::Keys;
 use link::{Ears, Link, Lua, Servers};
 
@@ -53,6 +55,7 @@ pub struct Redis {
     acquire: Lua,
     release: Lua,
     renew: Lua,
+    batches: Option<Batches>,
     #[cfg(feature = "postgres")]
     epochs: Option<Epochs>,
 }
@@ -96,8 +99,10 @@ impl Redis {
 
     fn on(servers: Servers, prefix: &str) -> Self {
         let bells = Bells::default();
+        let link = Arc::new(Link::new(servers, Ears::Bells(bells.clone())));
         Self {
-            link: Arc::new(Link::new(servers, Ears::Bells(bells.clone()))),
+            batches: (!link.is_cluster()).then(|| Batches::new(link.clone())),
+            link,
             bells,
             keys: Keys::new(prefix),
             claim_ms: CLAIM_DEFAULT.as_millis().to_string(),
@@ -166,6 +171,50 @@ impl Redis {
             }
         }
         Ok(self.busy(name, remaining, -1))
+    }
+
+    /// Takes a lock together with what others ask. `None` when it must be asked for alone.
+    async fn take_with_others(
+        &self,
+        batches: &Batches,
+        request: &Request<'_>,
+        name: &LockName,
+    ) -> Result<Option<Attempt>, StoreError> {
+        let Place { lock, slot, .. } = self.place(name);
+        let (what, keys) = match self.is_fenced() {
+            true => (What::Fence, vec![lock, keys::guard(slot), keys::counter(slot)]),
+            false => (What::Take, vec![lock]),
+        };
+        let (owner, last) = (request.owner.as_str().to_owned(), request.ttl.as_millis().to_string());
+        Ok(match batches.ask(Ask { keys, what, owner, last }).await? {
+            redis::Value::BulkString(fence) => {
+                let fence = std::str::from_utf8(&fence).ok().and_then(|fence| fence.parse().ok());
+                let fences = fence.map(|fence| vec![Fence(fence)]);
+                if fences.is_some() != self.is_fenced() {
+                    return Ok(None);
+                }
+                Some(Attempt::Granted(Grant { fences, remaining: request.ttl.length() }))
+            }
+            redis::Value::Int(pttl) => Some(self.busy(name, pttl, -1)),
+            _ => None,
+        })
+    }
+
+    /// Releases a lock together with what others ask. `None` when it must be released alone.
+    async fn free_with_others(
+        &self,
+        batches: &Batches,
+        held: &Held,
+        lock: &str,
+        channel: &str,
+    ) -> Result<Option<Released>, StoreError> {
+        let (owner, last) = (held.owner.as_str().to_owned(), channel.to_owned());
+        let ask = Ask { keys: vec![lock.to_owned()], what: What::Free, owner, last };
+        Ok(match batches.ask(ask).await? {
+            redis::Value::Int(1) => Some(Released::Released),
+            redis::Value::Int(_) => Some(Released::NotHeld),
+            _ => None,
+        })
     }
 
     async fn renew_one(&self, request: &Request<'_>, lock: &str) -> Result<Renewed, StoreError> {
@@ -322,6 +371,12 @@ impl Backend for Redis {
         if in_order && names.len() > 1 {
             return Err(StoreError::Refused("only one name at a time can be waited for in order".into()));
         }
+        let alone = self.batches.as_ref().and_then(Batches::alone);
+        if let (Some(batches), None, [name], false) = (&self.batches, &alone, names, in_order)
+            && let Some(attempt) = self.take_with_others(batches, request, name).await?
+        {
+            return Ok(attempt);
+        }
         if let ([name], false, false) = (names, in_order, self.is_fenced()) {
             return self.set_if_free(request, name).await;
         }
@@ -383,13 +438,8 @@ impl Backend for Redis {
                     }
                 }
                 Err(error) => {
-                    let text = error.to_string();
-                    let again = |_| match &error {
-                        StoreError::Unknown(_) => StoreError::Unknown(text.clone().into()),
-                        StoreError::Refused(_) => StoreError::Refused(text.clone().into()),
-                    };
                     for index in indexes {
-                        results[index] = Err(again(index));
+                        results[index] = Err(error.to_another());
                     }
                 }
             }
@@ -401,6 +451,12 @@ impl Backend for Redis {
         if let (Some(name), Order::Any) = (held.names.single(), held.order) {
             let lock = self.keys.lock(name);
             let channel = keys::channel(keys::slot(&lock));
+            let alone = self.batches.as_ref().and_then(Batches::alone);
+            if let (Some(batches), None) = (&self.batches, &alone)
+                && let Some(released) = self.free_with_others(batches, held, &lock, &channel).await?
+            {
+                return Ok(released);
+            }
             let args = [held.owner.as_str(), self.publish(), "", "", &channel];
             let released: u8 = self.link.run(&self.release, &[lock], &args).await?;
             return Ok(if released == 1 { Released::Released } else { Released::NotHeld });
