@@ -34,6 +34,8 @@ mod locker;
 mod memory;
 mod name;
 mod owner;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]
@@ -41,6 +43,8 @@ mod redlock;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+#[cfg(all(feature = "tls", any(feature = "postgres", feature = "redis")))]
+mod tls;
 
 pub use bells::{Bells, Watch};
 pub use clock::{Clock, Moment};
@@ -53,6 +57,8 @@ pub use locker::{
 pub use memory::Memory;
 pub use name::{BadLockName, LOCK_NAME_BYTES_MAX, LockName, NAMES_MAX, Names};
 pub use owner::{BadOwner, LABEL_BYTES_MAX, Label, OWNER_BYTES_MAX, Owner};
+#[cfg(feature = "postgres")]
+pub use postgres::BadPostgresUrl;
 #[cfg(all(feature = "redis", feature = "postgres"))]
 pub use redis::Epochs;
 #[cfg(feature = "redis")]

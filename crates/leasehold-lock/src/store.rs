@@ -35,7 +35,8 @@ pub enum OpenError {
 }
 
 const KNOWN: &str = "memory:, sqlite:FILE, redis://HOST, redis-cluster://HOST,HOST, \
-                     redis-sentinel://HOST,HOST/MASTER, redlock://HOST,HOST,HOST";
+                     redis-sentinel://HOST,HOST/MASTER, redlock://HOST,HOST,HOST, and for TLS rediss://, \
+                     rediss-cluster://, rediss-sentinel://, redlocks://";
 
 /// Opens the store that a URL names. Servers are connected when they are first asked.
 pub fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Backend>, OpenError> {
@@ -44,7 +45,7 @@ pub fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Backend>, OpenE
         "memory" => Ok(Arc::new(Memory::new())),
         "sqlite" => sqlite(url),
         "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "redis-cluster" | "rediss-cluster"
-        | "redis-sentinel" => redis(url, options),
+        | "redis-sentinel" | "rediss-sentinel" => redis(url, options),
         "redlock" | "redlocks" => redlock(url, options),
         _ => Err(OpenError::Unknown),
     }
@@ -65,14 +66,21 @@ fn sqlite(_url: &str) -> Result<Arc<dyn Backend>, OpenError> {
 
 #[cfg(feature = "redis")]
 fn redis(url: &str, options: &StoreOptions) -> Result<Arc<dyn Backend>, OpenError> {
-    let bad = |source: BoxError| OpenError::Bad { kind: "redis", source };
-    let mut redis = crate::redis::Redis::open(url).map_err(|error| bad(error.into()))?;
+    use crate::redis::BadRedisUrl;
+    let mut redis = crate::redis::Redis::open(url).map_err(|error| match error {
+        BadRedisUrl::TlsNotBuiltIn => OpenError::NotBuiltIn("tls"),
+        error => OpenError::Bad { kind: "redis", source: error.into() },
+    })?;
     if let Some(prefix) = &options.prefix {
         redis = redis.with_prefix(prefix);
     }
     #[cfg(feature = "postgres")]
     if let Some(epochs) = &options.epochs {
-        redis = redis.with_epochs(crate::redis::Epochs::open(epochs).map_err(|error| bad(error.into()))?);
+        let epochs = crate::redis::Epochs::open(epochs).map_err(|error| match error {
+            crate::postgres::BadPostgresUrl::TlsNotBuiltIn => OpenError::NotBuiltIn("tls"),
+            error => OpenError::Bad { kind: "redis", source: error.into() },
+        })?;
+        redis = redis.with_epochs(epochs);
     }
     #[cfg(not(feature = "postgres"))]
     if options.epochs.is_some() {
@@ -88,8 +96,12 @@ fn redis(_url: &str, _options: &StoreOptions) -> Result<Arc<dyn Backend>, OpenEr
 
 #[cfg(feature = "redis")]
 fn redlock(url: &str, options: &StoreOptions) -> Result<Arc<dyn Backend>, OpenError> {
-    let bad = |source: BoxError| OpenError::Bad { kind: "redlock", source };
-    let mut redlock = crate::redlock::Redlock::open(url).map_err(|error| bad(error.into()))?;
+    use crate::redis::BadRedisUrl;
+    use crate::redlock::BadRedlock;
+    let mut redlock = crate::redlock::Redlock::open(url).map_err(|error| match error {
+        BadRedlock::Address(BadRedisUrl::TlsNotBuiltIn) => OpenError::NotBuiltIn("tls"),
+        error => OpenError::Bad { kind: "redlock", source: error.into() },
+    })?;
     if let Some(prefix) = &options.prefix {
         redlock = redlock.with_prefix(prefix);
     }

@@ -20,6 +20,8 @@ mod postgres;
 mod redis_server;
 #[cfg(feature = "redis")]
 mod redis_servers;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod secrecy;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -104,7 +106,8 @@ pub async fn examine(url: &str, options: &StoreOptions) -> Result<Report, OpenEr
     if scheme == "memory" {
         chart.ok("store", "memory:", "one process's own memory: one owner at a time within it, and no other");
     }
-    let has_epochs = options.epochs.is_some() && scheme.starts_with("redis");
+    let is_redis = scheme.starts_with("redis") || scheme.starts_with("valkey");
+    let has_epochs = options.epochs.is_some() && is_redis;
     let (store, granted) = match scheme {
         "sqlite" => ("sqlite", Guarantee::Fenced),
         "memory" => ("memory", Guarantee::Fenced),

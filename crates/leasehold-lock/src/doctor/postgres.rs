@@ -1,10 +1,14 @@
 //! The database that counts epochs: an epoch that it forgets is given out twice.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::config::{Config, Host};
 
 use super::Chart;
+use super::secrecy::{Secrecy, is_loopback};
+use crate::error::{BoxError, StoreError};
+use crate::postgres::Database;
 
 const TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -15,12 +19,13 @@ pub(super) async fn examine(url: &str, chart: &mut Chart) {
     let place = place(url);
     match tokio::time::timeout(TIME_MAX, ask(url)).await {
         Ok(Ok(settings)) => settings.judge(&place, chart),
-        Ok(Err(error)) => unreachable(&place, &with_sources(&error), chart),
+        Ok(Err(error)) => unreachable(&place, &with_sources(&*error), chart),
         Err(_) => unreachable(&place, "no answer within 5 s", chart),
     }
 }
 
 struct Settings {
+    secrecy: Secrecy,
     version: String,
     fsync: String,
     synchronous_commit: String,
@@ -30,14 +35,19 @@ struct Settings {
     synchronous: i64,
 }
 
-async fn ask(url: &str) -> Result<Settings, tokio_postgres::Error> {
-    let mut config: Config = url.parse()?;
-    config.connect_timeout(TIME_MAX);
-    let (client, connection): (Client, _) = config.connect(NoTls).await?;
-    // It ends when the client is dropped.
-    tokio::spawn(connection);
-    let row = client.query_one(QUESTION, &[]).await?;
+async fn ask(url: &str) -> Result<Settings, BoxError> {
+    let database = Database::at(url)?;
+    let connected = database.connect().await.map_err(|error| match error {
+        StoreError::Unknown(reason) | StoreError::Refused(reason) => reason,
+    })?;
+    let secrecy = if connected.is_encrypted {
+        Secrecy::Encrypted
+    } else {
+        Secrecy::in_the_clear(is_on_this_machine(database.config()))
+    };
+    let row = connected.client.query_one(QUESTION, &[]).await?;
     Ok(Settings {
+        secrecy,
         version: row.get("version"),
         fsync: row.get("fsync"),
         synchronous_commit: row.get("synchronous_commit"),
@@ -51,6 +61,7 @@ async fn ask(url: &str) -> Result<Settings, tokio_postgres::Error> {
 impl Settings {
     fn judge(&self, place: &str, chart: &mut Chart) {
         chart.ok("epochs", place, format!("PostgreSQL {} answers", self.version));
+        self.secrecy.judge("epochs-encryption", place, "sslmode=require", chart);
         if self.in_recovery {
             chart.problem("epochs-role", place, "a standby: it takes no writes. Name the primary");
         }
@@ -83,6 +94,18 @@ impl Settings {
                 chart.ok("epochs-standby", place, text);
             }
         }
+    }
+}
+
+fn is_on_this_machine(config: &Config) -> bool {
+    let is_local = |host: &Host| match host {
+        Host::Tcp(host) => is_loopback(host),
+        Host::Unix(_) => true,
+    };
+    // Where there are addresses, the hosts are only their names.
+    match config.get_hostaddrs() {
+        [] => config.get_hosts().iter().all(is_local),
+        addresses => addresses.iter().all(IpAddr::is_loopback),
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis::{ConnectionInfo, FromRedisValue, Value};
+use redis::{ConnectionAddr, ConnectionInfo, FromRedisValue, Value};
 
+use super::secrecy::{Secrecy, is_loopback};
 use super::{Chart, Level};
 use crate::bells::Bells;
 use crate::error::{BoxError, StoreError};
@@ -34,6 +35,7 @@ pub(super) enum Part {
 /// A connection for questions.
 pub(super) struct Server {
     link: Link,
+    secrecy: Secrecy,
     pub(super) place: String,
     info: BTreeMap<String, String>,
     config: Option<BTreeMap<String, String>>,
@@ -41,7 +43,12 @@ pub(super) struct Server {
 
 impl Server {
     /// Connects and asks who it is; notes why not.
-    pub(super) async fn reach(servers: Servers, place: &str, chart: &mut Chart) -> Option<Self> {
+    pub(super) async fn reach(
+        servers: Servers,
+        secrecy: Secrecy,
+        place: &str,
+        chart: &mut Chart,
+    ) -> Option<Self> {
         let link = Link::new(servers, Ears::Bells(Bells::default()));
         let info: String = match send(&link, &["INFO"]).await {
             Ok(info) => info,
@@ -53,12 +60,17 @@ impl Server {
         let config = send(&link, &["CONFIG", "GET", "*"]).await.ok();
         let lines = info.lines().filter_map(|line| line.split_once(':'));
         let info = lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
-        Some(Self { link, place: place.to_owned(), info, config })
+        Some(Self { link, secrecy, place: place.to_owned(), info, config })
     }
 
     pub(super) async fn reach_one(server: ConnectionInfo, chart: &mut Chart) -> Option<Self> {
         let place = server.addr().to_string();
-        Self::reach(Servers::One(Box::new(server)), &place, chart).await
+        let secrecy = match server.addr() {
+            ConnectionAddr::TcpTls { .. } => Secrecy::Encrypted,
+            ConnectionAddr::Tcp(host, _) => Secrecy::in_the_clear(is_loopback(host)),
+            _ => Secrecy::Local,
+        };
+        Self::reach(Servers::One(Box::new(server)), secrecy, &place, chart).await
     }
 
     pub(super) fn info(&self, name: &str) -> &str {
@@ -75,6 +87,7 @@ impl Server {
 
     /// Everything that is asked of every server.
     pub(super) async fn examine(&self, part: Part, has_epochs: bool, keys: &Keys, chart: &mut Chart) {
+        self.secrecy(chart);
         self.version(chart);
         self.eviction(chart);
         self.persistence(part, has_epochs, chart);
@@ -82,6 +95,10 @@ impl Server {
         self.scripts(chart).await;
         self.clock(chart).await;
         self.prefix(keys, chart).await;
+    }
+
+    pub(super) fn secrecy(&self, chart: &mut Chart) {
+        self.secrecy.judge("encryption", &self.place, "TLS (rediss:// and the like)", chart);
     }
 
     fn version(&self, chart: &mut Chart) {

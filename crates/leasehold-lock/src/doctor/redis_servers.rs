@@ -6,8 +6,9 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 use super::Chart;
 use super::redis_server::{Part, Server, told};
+use super::secrecy::{Secrecy, is_loopback};
 use crate::redis::keys::Keys;
-use crate::redis::link::Servers;
+use crate::redis::link::{Master, Servers};
 use crate::redis::{PREFIX_DEFAULT, url};
 use crate::redlock::STATE;
 use crate::store::StoreOptions;
@@ -30,7 +31,7 @@ pub(super) async fn examine(store: &str, options: &StoreOptions, chart: &mut Cha
             }
             None => chart.is_unreachable = true,
         },
-        Servers::Cluster(nodes) => cluster(nodes, has_epochs, &keys, chart).await,
+        Servers::Cluster { nodes, .. } => cluster(nodes, has_epochs, &keys, chart).await,
         Servers::Sentinel { sentinels, master } => {
             sentinel(sentinels, master, has_epochs, &keys, chart).await
         }
@@ -113,22 +114,26 @@ fn beside(seed: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
 
 async fn sentinel(
     sentinels: Vec<ConnectionInfo>,
-    master: String,
+    master: Master,
     has_epochs: bool,
     keys: &Keys,
     chart: &mut Chart,
 ) {
     let count = sentinels.len();
+    let name = master.name.clone();
     let mut agreed = 0;
+    let mut is_local = true;
     for sentinel in &sentinels {
         let Some(server) = Server::reach_one(sentinel.clone(), chart).await else { continue };
-        match server.ask::<BTreeMap<String, String>>(&["SENTINEL", "MASTER", &master]).await {
+        match server.ask::<BTreeMap<String, String>>(&["SENTINEL", "MASTER", &name]).await {
             Ok(state) => {
                 agreed += 1;
+                server.secrecy(chart);
                 let value = |name: &str| state.get(name).map_or("?", String::as_str);
+                is_local &= is_loopback(value("ip"));
                 let others = value("num-other-sentinels");
                 let text = format!(
-                    "watches {master}: quorum {}, {others} other sentinel(s), {} replica(s)",
+                    "watches {name}: quorum {}, {others} other sentinel(s), {} replica(s)",
                     value("quorum"),
                     value("num-slaves")
                 );
@@ -139,12 +144,12 @@ async fn sentinel(
                     let text = format!("{text}; with fewer than 3 nobody can be voted in safely");
                     chart.warn("sentinel", &server.place, text);
                 }
-                if let Err(error) = server.ask::<String>(&["SENTINEL", "CKQUORUM", &master]).await {
+                if let Err(error) = server.ask::<String>(&["SENTINEL", "CKQUORUM", &name]).await {
                     chart.warn("sentinel-quorum", &server.place, told(&error));
                 }
             }
             Err(error) => {
-                let text = format!("it does not know `{master}`: {}", told(&error));
+                let text = format!("it does not know `{name}`: {}", told(&error));
                 chart.problem("sentinel", &server.place, text);
             }
         }
@@ -153,8 +158,10 @@ async fn sentinel(
         chart.is_unreachable = true;
         return;
     }
-    let place = format!("master {master}, by {count} sentinel(s)");
-    match Server::reach(Servers::Sentinel { sentinels, master }, &place, chart).await {
+    let place = format!("master {name}, by {count} sentinel(s)");
+    let secrecy =
+        if master.transport.is_encrypted() { Secrecy::Encrypted } else { Secrecy::in_the_clear(is_local) };
+    match Server::reach(Servers::Sentinel { sentinels, master }, secrecy, &place, chart).await {
         Some(server) => server.examine(Part::Alone, has_epochs, keys, chart).await,
         None => chart.is_unreachable = true,
     }
@@ -162,7 +169,7 @@ async fn sentinel(
 
 /// Independent servers, of which most must agree.
 pub(super) async fn examine_redlock(store: &str, options: &StoreOptions, chart: &mut Chart) {
-    let Ok((nodes, _)) = url::several(store) else { return };
+    let Ok(nodes) = url::independent(store) else { return };
     let keys = keys(options);
     let count = nodes.len();
     let quorum = count / 2 + 1;

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::Client;
 
 use super::keys;
 use super::link::{Link, Lua};
 use crate::error::StoreError;
+use crate::postgres::{BadPostgresUrl, Database};
 
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// Fences stay below 2^53, up to which every JSON reader is exact.
@@ -24,18 +25,17 @@ const EPOCH_MAX: i64 = 1 << 21;
 /// Hands out epochs, each only once.
 #[derive(Debug, Clone)]
 pub struct Epochs {
-    config: Config,
+    database: Database,
     client: Arc<Mutex<Option<Client>>>,
     install: Arc<Lua>,
 }
 
 impl Epochs {
     /// Epochs from a PostgreSQL database. It must not lose commits: no asynchronous failover.
-    pub fn open(url: &str) -> Result<Self, tokio_postgres::Error> {
-        let mut config: Config = url.parse()?;
-        config.connect_timeout(TIME_MAX);
+    pub fn open(url: &str) -> Result<Self, BadPostgresUrl> {
+        let database = Database::at(url)?;
         let install = Lua::new(include_str!("scripts/install_epoch.lua"));
-        Ok(Self { config, client: Arc::default(), install: Arc::new(install) })
+        Ok(Self { database, client: Arc::default(), install: Arc::new(install) })
     }
 
     /// Begins a new epoch for a slot on the node that has this replication id.
@@ -62,7 +62,7 @@ impl Epochs {
         for _ in 0..2 {
             let connected = match client.take() {
                 Some(connected) if !connected.is_closed() => connected,
-                _ => self.connect().await.map_err(|error| StoreError::Unknown(error.into()))?,
+                _ => self.connect().await?,
             };
             let statement = include_str!("sql/next_epoch.sql");
             match connected.query_one(statement, &[&i32::from(slot)]).await {
@@ -77,11 +77,10 @@ impl Epochs {
         Err(StoreError::Unknown(last_error.map_or("no answer".into(), Into::into)))
     }
 
-    async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
-        let (client, connection) = self.config.connect(NoTls).await?;
-        // It ends when the client is dropped, or with the error that the next query reports.
-        tokio::spawn(connection);
-        client.batch_execute(include_str!("sql/epochs.sql")).await?;
+    async fn connect(&self) -> Result<Client, StoreError> {
+        let client = self.database.connect().await?.client;
+        let made = client.batch_execute(include_str!("sql/epochs.sql")).await;
+        made.map_err(|error| StoreError::Unknown(error.into()))?;
         Ok(client)
     }
 }

@@ -20,10 +20,12 @@ use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
-    Pipeline, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, ServerErrorKind, Value,
+    Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
+    ServerErrorKind, Value,
 };
 
 use super::keys;
+use super::transport::Transport;
 use crate::bells::Bells;
 use crate::error::StoreError;
 use crate::redlock::Tally;
@@ -41,8 +43,17 @@ const CHANNELS_MAX: usize = 256;
 #[derive(Debug, Clone)]
 pub(crate) enum Servers {
     One(Box<ConnectionInfo>),
-    Sentinel { sentinels: Vec<ConnectionInfo>, master: String },
-    Cluster(Vec<ConnectionInfo>),
+    Sentinel { sentinels: Vec<ConnectionInfo>, master: Master },
+    Cluster { nodes: Vec<ConnectionInfo>, transport: Transport },
+}
+
+/// The master that Sentinels name. Where it is, only they know.
+#[derive(Debug, Clone)]
+pub(crate) struct Master {
+    pub(crate) name: String,
+    /// The user and password there.
+    pub(crate) settings: RedisConnectionInfo,
+    pub(crate) transport: Transport,
 }
 
 /// Who is told what the servers say on their own.
@@ -101,7 +112,7 @@ impl Link {
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.servers, Servers::Cluster(_))
+        matches!(self.servers, Servers::Cluster { .. })
     }
 
     /// Sends one command.
@@ -175,7 +186,7 @@ impl Link {
             return Ok(());
         }
         let (generation, mut connection) = match &self.servers {
-            Servers::Cluster(nodes) => (0, self.listening_to(nodes).await?),
+            Servers::Cluster { nodes, transport } => (0, self.listening_to(nodes, transport).await?),
             Servers::One(_) | Servers::Sentinel { .. } => self.connected().await?,
         };
         let subscribed = connection.subscribe(slot).await;
@@ -185,12 +196,16 @@ impl Link {
         Ok(())
     }
 
-    async fn listening_to(&self, nodes: &[ConnectionInfo]) -> Result<Connection, StoreError> {
+    async fn listening_to(
+        &self,
+        nodes: &[ConnectionInfo],
+        transport: &Transport,
+    ) -> Result<Connection, StoreError> {
         let mut listening = self.listening.lock().await;
         if let Some(connection) = &*listening {
             return Ok(connection.clone());
         }
-        let client = cluster(nodes).push_sender(pushes(self.ears.clone(), self.channels.clone()));
+        let client = cluster(nodes, transport).push_sender(pushes(self.ears.clone(), self.channels.clone()));
         let connecting = async { client.build()?.get_async_connection().await };
         match tokio::time::timeout(CONNECT_TIME_MAX * 2, connecting).await {
             Ok(connection) => Ok(listening.insert(Connection::Cluster(connection.map_err(failure)?)).clone()),
@@ -249,8 +264,8 @@ impl Link {
                 let config = self.config();
                 Ok(Connection::One(client.get_async_connection_with_config(&config).await?))
             }
-            Servers::Cluster(nodes) => {
-                let client = cluster(nodes).build()?;
+            Servers::Cluster { nodes, transport } => {
+                let client = cluster(nodes, transport).build()?;
                 Ok(Connection::Cluster(client.get_async_connection().await?))
             }
         }
@@ -382,16 +397,21 @@ fn is_unknown_script(error: &RedisError) -> bool {
 /// Takes an address, always with the protocol that lets a server speak first.
 pub(super) fn server(url: &str) -> RedisResult<ConnectionInfo> {
     let info = url.into_connection_info()?;
-    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let redis = speaking_first(info.redis_settings().clone());
     Ok(info.set_redis_settings(redis).set_tcp_settings(nodelay()))
+}
+
+pub(super) fn speaking_first(settings: RedisConnectionInfo) -> RedisConnectionInfo {
+    settings.set_protocol(ProtocolVersion::RESP3)
 }
 
 fn nodelay() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
-fn cluster(nodes: &[ConnectionInfo]) -> ClusterClientBuilder {
-    ClusterClientBuilder::new(nodes.to_vec())
+fn cluster(nodes: &[ConnectionInfo], transport: &Transport) -> ClusterClientBuilder {
+    transport
+        .reach_cluster(ClusterClientBuilder::new(nodes.to_vec()))
         .use_protocol(ProtocolVersion::RESP3)
         .tcp_settings(nodelay())
         .connection_timeout(CONNECT_TIME_MAX)
@@ -402,21 +422,29 @@ fn cluster(nodes: &[ConnectionInfo]) -> ClusterClientBuilder {
         .max_retry_wait(500)
 }
 
-fn sentinel_client(sentinels: &[ConnectionInfo], master: &str) -> RedisResult<SentinelClient> {
+fn sentinel_client(sentinels: &[ConnectionInfo], master: &Master) -> RedisResult<SentinelClient> {
+    let Master { name, settings, transport } = master;
     let addresses = sentinels.iter().map(|sentinel| sentinel.addr().clone());
-    let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?
+    let mut builder = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)?
         .set_client_to_redis_protocol(ProtocolVersion::RESP3)
-        .set_client_to_redis_tcp_settings(nodelay());
-    if let Some(settings) = sentinels.first().map(ConnectionInfo::redis_settings) {
-        builder = builder.set_client_to_redis_db(settings.db());
-        if let Some(username) = settings.username() {
-            builder = builder.set_client_to_redis_username(username);
+        .set_client_to_redis_tcp_settings(nodelay())
+        .set_client_to_redis_db(settings.db());
+    if let Some(username) = settings.username() {
+        builder = builder.set_client_to_redis_username(username);
+    }
+    if let Some(password) = settings.password() {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    // All Sentinels have the same login.
+    if let Some(login) = sentinels.first().map(ConnectionInfo::redis_settings) {
+        if let Some(username) = login.username() {
+            builder = builder.set_client_to_sentinel_username(username);
         }
-        if let Some(password) = settings.password() {
-            builder = builder.set_client_to_redis_password(password);
+        if let Some(password) = login.password() {
+            builder = builder.set_client_to_sentinel_password(password);
         }
     }
-    builder.build()
+    transport.reach_master(builder).build()
 }
 
 /// Passes on what the server says on its own. After a broken connection something may be lost, and a slot
@@ -468,6 +496,7 @@ impl Ears {
 /// Sorts an error by what its receiver can do about it.
 pub(super) fn failure(error: RedisError) -> StoreError {
     let refused = match error.kind() {
+        _ if is_tls_refusal(&error) => true,
         ErrorKind::Server(kind) => !matches!(
             kind,
             ServerErrorKind::BusyLoading
@@ -486,4 +515,17 @@ pub(super) fn failure(error: RedisError) -> StoreError {
     };
     let error: Arc<dyn std::error::Error + Send + Sync> = Arc::new(error);
     if refused { StoreError::Refused(error.into()) } else { StoreError::Unknown(error.into()) }
+}
+
+#[cfg(feature = "tls")]
+fn is_tls_refusal(error: &RedisError) -> bool {
+    // The client keeps what happened to a connection behind a pointer that many share.
+    let source = std::error::Error::source(error);
+    let shared = source.and_then(|source| source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
+    shared.and_then(|shared| shared.downcast_ref()).is_some_and(crate::tls::is_refusal)
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_tls_refusal(_error: &RedisError) -> bool {
+    false
 }

@@ -13,6 +13,7 @@ mod batch;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod link;
+pub(crate) mod transport;
 pub(crate) mod url;
 
 #[cfg(feature = "postgres")]
@@ -69,8 +70,8 @@ struct Place<'a> {
 }
 
 impl Redis {
-    /// Locks on the servers of a URL: `redis://`, `redis-cluster://a,b,c` or `redis-sentinel://a,b/master`.
-    /// Nothing is connected yet.
+    /// Locks on the servers of a URL: `redis://`, `redis-cluster://a,b,c` or `redis-sentinel://a,b/master`, or
+    /// one of these with `rediss` for TLS. Nothing is connected yet.
     pub fn open(url: &str) -> Result<Self, BadRedisUrl> {
         Ok(Self::on(url::servers(url)?, PREFIX_DEFAULT))
     }

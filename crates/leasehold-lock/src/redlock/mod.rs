@@ -92,9 +92,10 @@ struct Votes {
 }
 
 impl Redlock {
-    /// Locks over the servers of `redlock://h1:6379,h2:6379,h3:6379`. Nothing is connected yet.
+    /// Locks over the servers of `redlock://h1:6379,h2:6379,h3:6379`, or of `redlocks://` for TLS. Nothing is
+    /// connected yet.
     pub fn open(url: &str) -> Result<Self, BadRedlock> {
-        let (servers, _) = url::several(url).map_err(BadRedlock::Address)?;
+        let servers = url::independent(url).map_err(BadRedlock::Address)?;
         if servers.len() > SERVERS_MAX {
             return Err(BadRedlock::TooMany);
         }

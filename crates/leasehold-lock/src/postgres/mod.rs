@@ -1,0 +1,167 @@
+//! Connections to PostgreSQL, in the clear or by TLS. The epochs of Redis are kept there.
+
+#[cfg(feature = "tls")]
+mod tls;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Client, Config};
+
+use crate::error::StoreError;
+
+/// A connection that is not there by then is not coming.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// A URL that names no database, or one that cannot be reached in the way it says.
+#[derive(Debug, thiserror::Error)]
+pub enum BadPostgresUrl {
+    /// Not a URL of PostgreSQL's.
+    #[error("not the URL of a PostgreSQL database")]
+    Url(#[source] tokio_postgres::Error),
+    /// It asks for TLS, which this program does not have.
+    #[error("TLS is not built into this program; build it with the feature `tls`")]
+    TlsNotBuiltIn,
+    /// The certificates to trust.
+    #[error("cannot use the certificates of sslrootcert, {}", path.display())]
+    CaFile {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A database, and how it is reached. What it prints of itself has no password.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    config: Config,
+    /// The text of the file of certificates to trust, if it is not the system that says.
+    #[cfg(feature = "tls")]
+    ca: Option<std::sync::Arc<Vec<u8>>>,
+}
+
+/// A connection, which ends with its client.
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    pub(crate) is_encrypted: bool,
+}
+
+impl Database {
+    pub(crate) fn at(url: &str) -> Result<Self, BadPostgresUrl> {
+        let (url, ca_file) = without_ca_file(url);
+        let mut config: Config = url.parse().map_err(BadPostgresUrl::Url)?;
+        config.connect_timeout(CONNECT_TIME_MAX);
+        let wants_tls = config.get_ssl_mode() == SslMode::Require || ca_file.is_some();
+        if wants_tls && !cfg!(feature = "tls") {
+            return Err(BadPostgresUrl::TlsNotBuiltIn);
+        }
+        Ok(Self {
+            config,
+            #[cfg(feature = "tls")]
+            ca: ca_file.map(read).transpose()?.map(std::sync::Arc::new),
+        })
+    }
+
+    /// Connects as `sslmode` says. A certificate that cannot be trusted is refused in every mode but `disable`.
+    #[cfg(feature = "tls")]
+    pub(crate) async fn connect(&self) -> Result<Connected, StoreError> {
+        let ca = self.ca.as_deref().map(Vec::as_slice);
+        let encryption = tls::Encryption::trusting(ca).map_err(StoreError::Refused)?;
+        let (client, connection) = self.config.connect(encryption.clone()).await.map_err(failure)?;
+        // It ends when the client is dropped, or with the error that the next query reports.
+        tokio::spawn(connection);
+        Ok(Connected { client, is_encrypted: encryption.was_used() })
+    }
+
+    /// Connects in the clear.
+    #[cfg(not(feature = "tls"))]
+    pub(crate) async fn connect(&self) -> Result<Connected, StoreError> {
+        let (client, connection) = self.config.connect(tokio_postgres::NoTls).await.map_err(failure)?;
+        // It ends when the client is dropped, or with the error that the next query reports.
+        tokio::spawn(connection);
+        Ok(Connected { client, is_encrypted: false })
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+#[cfg(feature = "tls")]
+fn read(path: PathBuf) -> Result<Vec<u8>, BadPostgresUrl> {
+    crate::tls::read_ca_file(&path).map_err(|source| BadPostgresUrl::CaFile { path, source })
+}
+
+/// Takes out of a URL what PostgreSQL's own library knows and this client does not: `sslrootcert=FILE`, and
+/// `sslmode=verify-full`, which is what `require` means here.
+fn without_ca_file(url: &str) -> (String, Option<PathBuf>) {
+    let Some((address, query)) = url.split_once('?').filter(|(address, _)| address.contains("://")) else {
+        return (url.to_owned(), None);
+    };
+    let mut ca_file = None;
+    let mut rest: Vec<&str> = Vec::new();
+    for pair in query.split('&') {
+        match pair.split_once('=') {
+            Some(("sslrootcert", "system")) => ca_file = None,
+            Some(("sslrootcert", path)) => ca_file = Some(path),
+            Some(("sslmode", "verify-full")) => rest.push("sslmode=require"),
+            _ => rest.push(pair),
+        }
+    }
+    let decoded = |path| percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned();
+    (format!("{address}?{}", rest.join("&")), ca_file.map(|path| PathBuf::from(decoded(path))))
+}
+
+/// Sorts an error by what its receiver can do about it.
+fn failure(error: tokio_postgres::Error) -> StoreError {
+    #[cfg(feature = "tls")]
+    if let Some(source) = std::error::Error::source(&error)
+        && source.downcast_ref().is_some_and(crate::tls::is_refusal)
+    {
+        return StoreError::Refused(error.into());
+    }
+    StoreError::Unknown(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_other_clients_of_postgres_know_is_understood() {
+        let (url, ca_file) =
+            without_ca_file("postgres://ada@db/app?sslmode=verify-full&sslrootcert=/etc/my%20ca.pem");
+        assert_eq!(url, "postgres://ada@db/app?sslmode=require");
+        assert_eq!(ca_file, Some(PathBuf::from("/etc/my ca.pem")));
+        assert_eq!(without_ca_file("postgres://db?sslrootcert=system").1, None);
+        assert_eq!(without_ca_file("host=db user=ada").0, "host=db user=ada");
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        let database = Database::at("postgres://ada:hunter2@db/app?connect_timeout=1").unwrap();
+        assert!(!format!("{database:?}").contains("hunter2"), "{database:?}");
+        let error = Database::at("postgres://ada:hunter2@db/app?sslmode=perhaps").unwrap_err();
+        assert!(!format!("{error:?} {error}").contains("hunter2"), "{error:?}");
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error =
+            Database::at("postgres://db/app?sslmode=require&sslrootcert=/no/such/ca.pem").unwrap_err();
+        assert!(error.to_string().contains("/no/such/ca.pem"), "{error}");
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn the_feature_that_is_missing_is_named() {
+        for parameter in ["sslmode=require", "sslmode=verify-full", "sslrootcert=/etc/ca.pem"] {
+            let error = Database::at(&format!("postgres://db/app?{parameter}")).unwrap_err();
+            assert!(error.to_string().contains("feature `tls`"), "{error}");
+        }
+    }
+}
