@@ -24,6 +24,7 @@ mod sentinel;
 
 mod postgres;
 
+mod authority;
 mod clock;
 mod proxy;
 
@@ -32,9 +33,10 @@ mod port;
 mod spawner;
 mod wait;
 
+pub use authority::{Authority, Certificate};
 pub use clock::ClockShift;
 pub use cluster::{ClusterNode, ClusterOptions, LostWrites, RedisCluster, Slot, SlotMove};
 pub use postgres::{Postgres, PostgresOptions};
 pub use proxy::{Direction, FaultProxy, Traffic};
 pub use redis_server::{Persistence, RedisOptions, RedisServer, independent};
-pub use sentinel::RedisSentinel;
+pub use sentinel::{RedisSentinel, SentinelOptions};

@@ -13,6 +13,7 @@ pub use faults::LostWrites;
 pub use slots::SlotMove;
 use view::{View, agree, owner_of};
 
+use super::authority::Certificate;
 use super::redis_server::{Persistence, RedisOptions, RedisServer, value_in};
 use super::wait;
 
@@ -83,6 +84,12 @@ impl ClusterOptions {
         self
     }
 
+    /// The same with TLS on every node, on ports of their own, and among the nodes.
+    pub fn tls(mut self, certificate: &Certificate) -> Self {
+        self.node = self.node.tls(certificate);
+        self
+    }
+
     /// Starts six nodes, makes them a cluster, and waits until every replica can take over.
     pub fn start(&self) -> RedisCluster {
         let nodes = self.node.start_independent(NODES);
@@ -112,6 +119,11 @@ impl RedisCluster {
     /// `127.0.0.1:port` of every node.
     pub fn addresses(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::address).collect()
+    }
+
+    /// `127.0.0.1:port` of every node where it speaks TLS.
+    pub fn tls_addresses(&self) -> Vec<String> {
+        self.nodes.iter().map(RedisServer::tls_address).collect()
     }
 
     /// All nodes.
@@ -185,7 +197,7 @@ impl RedisCluster {
         }
         for (index, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[index + 1..] {
-                let () = node.command(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()]);
+                let () = node.command(&["CLUSTER", "MEET", "127.0.0.1", &other.peer_port().to_string()]);
             }
         }
         self.wait_until("every node knows every other", |cluster| {

@@ -35,10 +35,12 @@ pub(crate) trait Program: Debug + Send + Sync {
     fn stop_signal(&self) -> Signal;
 }
 
-/// Where a server lives: its port and its folder, both its own for as long as this value.
+/// Where a server lives: its ports and its folder, its own for as long as this value.
 #[derive(Debug)]
 pub(crate) struct Place {
     port: Port,
+    /// For a server that speaks TLS as well.
+    tls_port: Port,
     folder: tempfile::TempDir,
 }
 
@@ -55,11 +57,16 @@ pub(crate) struct Instance {
 impl Place {
     fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("leasehold-").tempdir();
-        Self { port: Port::lease(), folder: folder.expect("a temporary folder for a server") }
+        let folder = folder.expect("a temporary folder for a server");
+        Self { port: Port::lease(), tls_port: Port::lease(), folder }
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    pub(crate) fn tls_port(&self) -> u16 {
+        self.tls_port.number()
     }
 
     /// `127.0.0.1:port`.

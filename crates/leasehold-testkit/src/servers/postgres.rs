@@ -1,20 +1,27 @@
 //! One PostgreSQL server with a database of its own.
 
-use std::path::PathBuf;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
 
+use super::authority::Certificate;
 use super::clock::ClockShift;
 use super::instance::{Instance, Place, Program};
 use super::spawner::{self, User};
 use crate::signals;
+
+/// Who may connect to a server with TLS: everybody on this machine who uses it.
+const TLS_ONLY: &str = "hostssl all all 127.0.0.1/32 trust\n";
 
 /// How a PostgreSQL server is started.
 #[derive(Debug, Clone, Default)]
 pub struct PostgresOptions {
     args: Vec<String>,
     clock: Option<ClockShift>,
+    certificate: Option<Certificate>,
 }
 
 /// A PostgreSQL server. It is gone when this is dropped.
@@ -42,6 +49,12 @@ impl PostgresOptions {
     /// The same by this clock.
     pub fn clock(mut self, clock: &ClockShift) -> Self {
         self.clock = Some(clock.clone());
+        self
+    }
+
+    /// The same by TLS, and in no other way.
+    pub fn tls(mut self, certificate: &Certificate) -> Self {
+        self.certificate = Some(certificate.clone());
         self
     }
 
@@ -129,7 +142,7 @@ impl Program for PostgresProgram {
     fn prepare(&self, place: &Place) {
         if let Some(user) = self.user {
             for folder in [place.folder().to_owned(), place.data()] {
-                std::os::unix::fs::chown(&folder, Some(user.user_id), Some(user.group_id))
+                chown(&folder, Some(user.user_id), Some(user.group_id))
                     .unwrap_or_else(|error| panic!("cannot give {} away: {error}", folder.display()));
             }
         }
@@ -140,12 +153,21 @@ impl Program for PostgresProgram {
         let output = initdb.output().unwrap_or_else(|error| panic!("cannot run {initdb:?}: {error}"));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{initdb:?}: {}\n{said}", output.status);
+        if let Some(certificate) = &self.options.certificate {
+            self.copy(certificate.certificate_file(), &place.data().join("server.crt"));
+            self.copy(certificate.key_file(), &place.data().join("server.key"));
+            std::fs::write(place.data().join("pg_hba.conf"), TLS_ONLY)
+                .expect("who may connect can be written");
+        }
     }
 
     fn command(&self, place: &Place) -> Command {
         let mut command = spawner::tied_to_us(&self.programs.join("postgres"), self.user);
         command.arg("-D").arg(place.data()).args(["-p", &place.port().to_string()]);
         command.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
+        if self.options.certificate.is_some() {
+            command.args(["-c", "ssl=on"]);
+        }
         command.args(&self.options.args);
         if let Some(clock) = &self.options.clock {
             clock.set_for(&mut command);
@@ -162,6 +184,20 @@ impl Program for PostgresProgram {
 
     fn stop_signal(&self) -> Signal {
         Signal::INT
+    }
+}
+
+impl PostgresProgram {
+    /// Gives the server a file that it takes only if nobody else can read it.
+    fn copy(&self, from: &Path, to: &Path) {
+        let copied = std::fs::copy(from, to).and_then(|_| {
+            std::fs::set_permissions(to, Permissions::from_mode(0o600))?;
+            match self.user {
+                Some(user) => chown(to, Some(user.user_id), Some(user.group_id)),
+                None => Ok(()),
+            }
+        });
+        copied.unwrap_or_else(|error| panic!("cannot give the server {}: {error}", to.display()));
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{Connection, FromRedisValue, RedisResult};
 use rustix::process::Signal;
 
+use super::authority::Certificate;
 use super::clock::ClockShift;
 use super::instance::{Instance, Place, Program};
 use super::spawner;
@@ -33,12 +34,15 @@ pub struct RedisOptions {
     args: Vec<String>,
     clock: Option<ClockShift>,
     is_cluster_node: bool,
+    certificate: Option<Certificate>,
+    password: Option<String>,
 }
 
 /// A Redis server. It is gone when this is dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     instance: Instance,
+    options: RedisOptions,
 }
 
 /// `count` servers that know nothing of each other, as Redlock wants them; each keeps every write it answered.
@@ -48,7 +52,14 @@ pub fn independent(count: usize) -> Vec<RedisServer> {
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { persistence: Persistence::Always, args: Vec::new(), clock: None, is_cluster_node: false }
+        Self {
+            persistence: Persistence::Always,
+            args: Vec::new(),
+            clock: None,
+            is_cluster_node: false,
+            certificate: None,
+            password: None,
+        }
     }
 }
 
@@ -71,14 +82,30 @@ impl RedisOptions {
         self
     }
 
+    /// The same with TLS, on a port of its own; commands of the test go on using the other one.
+    pub fn tls(mut self, certificate: &Certificate) -> Self {
+        self.certificate = Some(certificate.clone());
+        self
+    }
+
+    /// The same for those only who know this password.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
     /// Starts the server and waits until it answers; panics with its log when it does not.
     pub fn start(&self) -> RedisServer {
-        RedisServer { instance: Instance::start(self.clone()) }
+        RedisServer { instance: Instance::start(self.clone()), options: self.clone() }
     }
 
     /// Starts `count` servers that know nothing of each other.
     pub fn start_independent(&self, count: usize) -> Vec<RedisServer> {
         (0..count).map(|_| self.start()).collect()
+    }
+
+    fn url(&self, place: &Place) -> String {
+        url(&place.address(), self.password.as_deref())
     }
 
     pub(crate) fn cluster_node(mut self) -> Self {
@@ -98,9 +125,21 @@ impl RedisServer {
         RedisOptions::default()
     }
 
-    /// `redis://127.0.0.1:port`.
+    /// `redis://127.0.0.1:port`, with the password if there is one.
     pub fn url(&self) -> String {
-        format!("redis://{}", self.address())
+        self.options.url(self.instance.place())
+    }
+
+    /// `127.0.0.1:port` where it speaks TLS.
+    pub fn tls_address(&self) -> String {
+        assert!(self.options.certificate.is_some(), "the server was started without TLS");
+        format!("127.0.0.1:{}", self.instance.place().tls_port())
+    }
+
+    /// The port on which other servers find it.
+    pub(crate) fn peer_port(&self) -> u16 {
+        let place = self.instance.place();
+        if self.options.certificate.is_some() { place.tls_port() } else { place.port() }
     }
 
     /// `127.0.0.1:port`, the same after a restart.
@@ -203,6 +242,16 @@ impl Program for RedisOptions {
             command.args(["--cluster-enabled", "yes", "--cluster-config-file"]);
             command.arg(place.folder().join("nodes.conf"));
         }
+        if let Some(certificate) = &self.certificate {
+            for (name, value) in certificate.redis_settings(place.tls_port()) {
+                command.args([format!("--{name}"), value]);
+            }
+            // Sentinels have the settings above too, and do not know this one.
+            command.args(["--tls-cluster", "yes"]);
+        }
+        if let Some(password) = &self.password {
+            command.args(["--requirepass", password, "--masterauth", password]);
+        }
         command.args(&self.args);
         if let Some(clock) = &self.clock {
             clock.set_for(&mut command);
@@ -211,8 +260,7 @@ impl Program for RedisOptions {
     }
 
     fn is_ready(&self, place: &Place, pid: u32) -> bool {
-        let info: RedisResult<String> =
-            try_command(&format!("redis://{}", place.address()), &["INFO", "all"]);
+        let info: RedisResult<String> = try_command(&self.url(place), &["INFO", "all"]);
         info.is_ok_and(|info| {
             value_in(&info, "process_id") == Some(pid.to_string())
                 && value_in(&info, "loading").as_deref() == Some("0")
@@ -222,6 +270,12 @@ impl Program for RedisOptions {
     fn stop_signal(&self) -> Signal {
         Signal::TERM
     }
+}
+
+/// `redis://:password@127.0.0.1:port`, or the same without a password.
+pub(crate) fn url(address: &str, password: Option<&str>) -> String {
+    let login = password.map(|password| format!(":{password}@")).unwrap_or_default();
+    format!("redis://{login}{address}")
 }
 
 pub(crate) fn try_command<T: FromRedisValue>(url: &str, words: &[&str]) -> RedisResult<T> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use redis::RedisResult;
 use rustix::process::Signal;
 
+use super::authority::Certificate;
 use super::instance::{Instance, Place, Program};
-use super::redis_server::{RedisServer, try_command, value_in};
+use super::redis_server::{RedisOptions, RedisServer, try_command, url, value_in};
 use super::{spawner, wait};
 
 const REPLICAS: usize = 2;
@@ -17,24 +18,78 @@ const QUORUM: usize = 2;
 const AGREE_TIME_MAX: Duration = Duration::from_secs(40);
 const MASTER_NAME: &str = "leasehold";
 
+/// How a master, its replicas and their Sentinels are started.
+#[derive(Debug, Clone, Default)]
+pub struct SentinelOptions {
+    certificate: Option<Certificate>,
+    server_password: Option<String>,
+    sentinel_password: Option<String>,
+}
+
 /// Three Redis servers and three Sentinels. They are gone when this is dropped.
 #[derive(Debug)]
 pub struct RedisSentinel {
     servers: Vec<RedisServer>,
     sentinels: Vec<Instance>,
+    options: SentinelOptions,
 }
 
 #[derive(Debug)]
 struct SentinelProgram {
     master_port: u16,
+    options: SentinelOptions,
+}
+
+impl SentinelOptions {
+    /// The same with TLS on all six, on ports of their own, and among them.
+    pub fn tls(mut self, certificate: &Certificate) -> Self {
+        self.certificate = Some(certificate.clone());
+        self
+    }
+
+    /// The same with a password of the servers and another one of the Sentinels.
+    pub fn passwords(mut self, servers: &str, sentinels: &str) -> Self {
+        self.server_password = Some(servers.to_owned());
+        self.sentinel_password = Some(sentinels.to_owned());
+        self
+    }
+
+    /// Starts all six, and waits until every Sentinel knows the others and both replicas.
+    pub fn start(&self) -> RedisSentinel {
+        RedisSentinel::start_as(self.clone())
+    }
+
+    fn server(&self) -> RedisOptions {
+        let mut server = RedisServer::options();
+        if let Some(certificate) = &self.certificate {
+            server = server.tls(certificate);
+        }
+        if let Some(password) = &self.server_password {
+            server = server.password(password);
+        }
+        server
+    }
+
+    fn url(&self, place: &Place) -> String {
+        url(&place.address(), self.sentinel_password.as_deref())
+    }
 }
 
 impl RedisSentinel {
-    /// Starts all six, and waits until every Sentinel knows the others and both replicas.
+    /// Starts all six without TLS and passwords, and waits until every Sentinel knows the others and both replicas.
     pub fn start() -> Self {
-        let master = RedisServer::start();
-        let master_port = master.port();
-        let replica = RedisServer::options().args(&["--replicaof", "127.0.0.1", &master_port.to_string()]);
+        Self::options().start()
+    }
+
+    /// For some with something different.
+    pub fn options() -> SentinelOptions {
+        SentinelOptions::default()
+    }
+
+    fn start_as(options: SentinelOptions) -> Self {
+        let master = options.server().start();
+        let master_port = master.peer_port();
+        let replica = options.server().args(&["--replicaof", "127.0.0.1", &master_port.to_string()]);
         let mut servers = replica.start_independent(REPLICAS);
         servers.insert(0, master);
         wait::until(
@@ -43,8 +98,9 @@ impl RedisSentinel {
             || servers[1..].iter().all(|replica| replica.info("replication", "master_link_status") == "up"),
             String::new,
         );
-        let sentinels = (0..SENTINELS).map(|_| Instance::start(SentinelProgram { master_port })).collect();
-        let this = Self { servers, sentinels };
+        let sentinel = || SentinelProgram { master_port, options: options.clone() };
+        let sentinels = (0..SENTINELS).map(|_| Instance::start(sentinel())).collect();
+        let this = Self { servers, sentinels, options };
         this.wait_until("every Sentinel knows everybody", |this| {
             this.sentinels.iter().all(|sentinel| this.knows_everybody(sentinel))
         });
@@ -58,7 +114,13 @@ impl RedisSentinel {
 
     /// `redis://127.0.0.1:port` of every Sentinel, as a client wants them.
     pub fn sentinel_urls(&self) -> Vec<String> {
-        self.sentinels.iter().map(url).collect()
+        self.sentinels.iter().map(|sentinel| self.url(sentinel)).collect()
+    }
+
+    /// `127.0.0.1:port` of every Sentinel where it speaks TLS.
+    pub fn sentinel_tls_addresses(&self) -> Vec<String> {
+        assert!(self.options.certificate.is_some(), "the Sentinels were started without TLS");
+        self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.place().tls_port())).collect()
     }
 
     /// `127.0.0.1:port` of every Sentinel.
@@ -95,7 +157,7 @@ impl RedisSentinel {
         self.servers.iter_mut().filter(|server| !server.is_running()).for_each(RedisServer::restart);
         self.wait_until("all other servers copy the master", |this| {
             let Some(master) = this.agreed_master() else { return false };
-            let port = this.servers[master].port().to_string();
+            let port = this.servers[master].peer_port().to_string();
             let others = this.servers.iter().enumerate().filter(|(index, _)| *index != master);
             others.map(|(_, server)| server).all(|server| {
                 server.info("replication", "master_port") == port
@@ -106,18 +168,28 @@ impl RedisSentinel {
 
     /// The running server that all Sentinels name and that takes itself for the master too.
     fn agreed_master(&self) -> Option<usize> {
-        let mut named = self.sentinels.iter().map(master_port);
+        let mut named = self.sentinels.iter().map(|sentinel| self.master_port(sentinel));
         let port = named.next()??;
-        let index = self.servers.iter().position(|server| server.port() == port)?;
+        let index = self.servers.iter().position(|server| server.peer_port() == port)?;
         let agreed = named.all(|other| other == Some(port)) && self.servers[index].is_running();
         (agreed && self.servers[index].info("replication", "role") == "master").then_some(index)
     }
 
     fn knows_everybody(&self, sentinel: &Instance) -> bool {
-        let info: RedisResult<String> = try_command(&url(sentinel), &["INFO", "sentinel"]);
-        let wanted = format!("status=ok,address={}", self.servers[0].address());
+        let info: RedisResult<String> = try_command(&self.url(sentinel), &["INFO", "sentinel"]);
+        let wanted = format!("status=ok,address=127.0.0.1:{}", self.servers[0].peer_port());
         let line = info.ok().and_then(|info| value_in(&info, "master0")).unwrap_or_default();
         line.contains(&wanted) && line.ends_with(&format!("slaves={REPLICAS},sentinels={SENTINELS}"))
+    }
+
+    fn master_port(&self, sentinel: &Instance) -> Option<u16> {
+        let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME];
+        let named: Option<(String, u16)> = try_command(&self.url(sentinel), &words).ok();
+        named.map(|(_, port)| port)
+    }
+
+    fn url(&self, sentinel: &Instance) -> String {
+        self.options.url(sentinel.place())
     }
 
     fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
@@ -132,13 +204,23 @@ impl RedisSentinel {
 impl Program for SentinelProgram {
     /// A Sentinel keeps what it learns in its settings, so they are a file that it may write.
     fn prepare(&self, place: &Place) {
-        let settings = format!(
+        let mut settings = format!(
             "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER_NAME} 127.0.0.1 {} {QUORUM}\n\
              sentinel down-after-milliseconds {MASTER_NAME} 1000\nsentinel failover-timeout {MASTER_NAME} 3000\n",
             place.port(),
             place.data().display(),
             self.master_port,
         );
+        let SentinelOptions { certificate, server_password, sentinel_password } = &self.options;
+        let certificate = certificate.iter().flat_map(|it| it.redis_settings(place.tls_port()));
+        settings.extend(certificate.map(|(name, value)| format!("{name} {value}\n")));
+        if let Some(password) = server_password {
+            settings.push_str(&format!("sentinel auth-pass {MASTER_NAME} {password}\n"));
+        }
+        if let Some(password) = sentinel_password {
+            // The second line is what they say to each other.
+            settings.push_str(&format!("requirepass {password}\nsentinel sentinel-pass {password}\n"));
+        }
         std::fs::write(place.data().join("sentinel.conf"), settings)
             .expect("a file for a Sentinel's settings");
     }
@@ -150,22 +232,11 @@ impl Program for SentinelProgram {
     }
 
     fn is_ready(&self, place: &Place, pid: u32) -> bool {
-        let info: RedisResult<String> =
-            try_command(&format!("redis://{}", place.address()), &["INFO", "server"]);
+        let info: RedisResult<String> = try_command(&self.options.url(place), &["INFO", "server"]);
         info.is_ok_and(|info| value_in(&info, "process_id") == Some(pid.to_string()))
     }
 
     fn stop_signal(&self) -> Signal {
         Signal::TERM
     }
-}
-
-fn url(sentinel: &Instance) -> String {
-    format!("redis://{}", sentinel.place().address())
-}
-
-fn master_port(sentinel: &Instance) -> Option<u16> {
-    let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME];
-    let named: Option<(String, u16)> = try_command(&url(sentinel), &words).ok();
-    named.map(|(_, port)| port)
 }

@@ -46,7 +46,7 @@ impl RedisCluster {
         let from = self.server(moving.from);
         let keys: Vec<String> = from.command(&["CLUSTER", "GETKEYSINSLOT", &number, &count]);
         if !keys.is_empty() {
-            let port = self.server(moving.to).port().to_string();
+            let port = self.server(moving.to).peer_port().to_string();
             let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", STEP_TIME_MAX_MS, "KEYS"];
             words.extend(keys.iter().map(String::as_str));
             let () = from.command(&words);
