@@ -46,6 +46,19 @@ pub(super) fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::Level;
+
+    #[test]
+    fn only_what_travels_in_the_clear_is_worth_a_warning() {
+        let judged = |secrecy: Secrecy| {
+            let mut chart = Chart::default();
+            secrecy.judge("encryption", "cache:6379", "rediss://", &mut chart);
+            chart.findings.iter().map(|finding| finding.level).collect::<Vec<_>>()
+        };
+        assert_eq!(judged(Secrecy::Encrypted), [Level::Ok]);
+        assert_eq!(judged(Secrecy::in_the_clear(is_loopback("127.0.0.1"))), [Level::Ok]);
+        assert_eq!(judged(Secrecy::in_the_clear(is_loopback("cache"))), [Level::Warning]);
+    }
 
     #[test]
     fn only_this_machine_is_loopback() {

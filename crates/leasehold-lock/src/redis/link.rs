@@ -519,10 +519,16 @@ pub(super) fn failure(error: RedisError) -> StoreError {
 
 #[cfg(feature = "tls")]
 fn is_tls_refusal(error: &RedisError) -> bool {
+    if error.kind() != ErrorKind::Io {
+        return false;
+    }
     // The client keeps what happened to a connection behind a pointer that many share.
     let source = std::error::Error::source(error);
     let shared = source.and_then(|source| source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
-    shared.and_then(|shared| shared.downcast_ref()).is_some_and(crate::tls::is_refusal)
+    let of_one = shared.and_then(|shared| shared.downcast_ref()).is_some_and(crate::tls::is_refusal);
+    // A cluster's client hands on no more than the words.
+    let of_cluster = error.detail().is_some_and(|detail| detail.contains("invalid peer certificate"));
+    of_one || of_cluster
 }
 
 #[cfg(not(feature = "tls"))]

@@ -149,7 +149,12 @@ async fn look_at_all(inner: Arc<Inner>, asked: Moment) -> Result<(), StoreError>
         inner.enter(index, &looked);
         Some(looked)
     });
-    let looked: Vec<Option<Result<Looked, StoreError>>> = join_all(looks).await;
+    let mut looked: Vec<Option<Result<Looked, StoreError>>> = join_all(looks).await;
+    if looked.iter().filter(|looked| is_refused(looked)).count() > inner.nodes.len() - inner.quorum() {
+        // The others are no majority, and these will say the same again: one of them says why.
+        let refused = looked.iter_mut().find(|looked| is_refused(looked)).and_then(Option::take);
+        return refused.map_or(Ok(()), |refused| refused.map(|_| ()));
+    }
     let all_empty = looked.iter().all(is_empty);
     let all_out_for_long = looked.iter().all(|looked| match looked {
         Some(Ok(Looked::Quarantined(outsider))) => outsider.known_for >= QUARANTINE,
@@ -185,6 +190,10 @@ async fn look_at_all(inner: Arc<Inner>, asked: Moment) -> Result<(), StoreError>
 
 fn is_empty(looked: &Option<Result<Looked, StoreError>>) -> bool {
     matches!(looked, Some(Ok(Looked::Quarantined(Outsider { is_empty: true, .. }))))
+}
+
+fn is_refused(looked: &Option<Result<Looked, StoreError>>) -> bool {
+    matches!(looked, Some(Err(StoreError::Refused(_))))
 }
 
 /// The highest floor and the highest counter of each kind.

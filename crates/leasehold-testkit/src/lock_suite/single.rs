@@ -175,7 +175,7 @@ pub async fn many_ended_names_are_not_listed(store: Store) {
     let mut last = None;
     for number in 0..100 {
         let name = LockName::parse(&format!("{prefix}/{number}")).unwrap();
-        granted(ask(&store, &held(&names(&name), &owner(), Duration::from_millis(50))).await);
+        granted(ask(&store, &held(&names(&name), &owner(), SHORT)).await);
         last = Some(name);
     }
     is_free_within(&store, &last.expect("there were some"), PATIENCE).await;
