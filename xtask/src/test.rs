@@ -30,6 +30,16 @@ pub(crate) fn all(arguments: &[String]) -> Result<()> {
         "planted_bugs",
         "--locked",
     ]))?;
+    // The build for those who do without encrypted connections to lock stores.
+    run(&mut cargo([
+        "test",
+        "--package",
+        "leasehold",
+        "--no-default-features",
+        "--test",
+        "without_tls",
+        "--locked",
+    ]))?;
     println!("\nall tests passed in {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())
 }

@@ -24,7 +24,8 @@ pub(crate) const UNREACHABLE: u8 = 99;
 /// Which store.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StoreArgs {
-    /// The store: sqlite:FILE, redis://HOST, redis-cluster://A,B, redis-sentinel://A,B/MASTER, redlock://A,B,C
+    /// The store: sqlite:FILE, redis://HOST, redis-cluster://A,B, redis-sentinel://A,B/MASTER, redlock://A,B,C;
+    /// by TLS rediss://HOST, rediss-cluster://A,B, rediss-sentinel://A,B/MASTER, redlocks://A,B,C
     /// [default: sqlite:$HOME/.local/state/leasehold/locks.db]
     #[arg(long, env = "LEASEHOLD_STORE", hide_env_values = true, value_name = "URL")]
     pub(crate) store: Option<String>,
@@ -33,7 +34,7 @@ pub(crate) struct StoreArgs {
     #[arg(long = "key-prefix", env = "LEASEHOLD_KEY_PREFIX", value_name = "TEXT")]
     pub(crate) key_prefix: Option<String>,
 
-    /// A PostgreSQL database that counts epochs, for fences on Redis: postgres://HOST/DATABASE
+    /// A PostgreSQL database that counts epochs, for fences on Redis: postgres://HOST/DATABASE?sslmode=require
     #[arg(long, env = "LEASEHOLD_EPOCHS", hide_env_values = true, value_name = "URL")]
     pub(crate) epochs: Option<String>,
 }

@@ -24,7 +24,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "LEASEHOLD_DATA", value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
 
-    /// The store of the locks: redis://HOST, redis-cluster://HOST,HOST, sqlite:FILE, ... [default: a file
+    /// The store of the locks: redis://HOST, rediss://HOST by TLS, redis-cluster://HOST,HOST, sqlite:FILE, ... [default: a file
     /// beside the data file, with .locks at its end]
     #[arg(long, env = "LEASEHOLD_LOCKS", value_name = "URL", hide_env_values = true)]
     pub(crate) locks: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "LEASEHOLD_LOCK_PREFIX", value_name = "TEXT")]
     pub(crate) lock_prefix: Option<String>,
 
-    /// The PostgreSQL database that hands out epochs, for fences on Redis: postgres://HOST/DATABASE
+    /// The PostgreSQL database that hands out epochs, for fences on Redis: postgres://HOST/DATABASE?sslmode=require
     #[arg(long, env = "LEASEHOLD_LOCK_EPOCHS", value_name = "URL", hide_env_values = true)]
     pub(crate) lock_epochs: Option<String>,
 

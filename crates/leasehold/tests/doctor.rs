@@ -2,13 +2,18 @@
 
 use std::process::{Command, Output};
 
-use leasehold_testkit::servers::{Persistence, Postgres, RedisCluster, RedisServer, independent};
+use leasehold_testkit::servers::{Authority, Persistence, Postgres, RedisCluster, RedisServer, independent};
 use serde_json::Value;
 
-fn doctor(args: &[&str]) -> Output {
+fn doctor_command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     command.arg("doctor").args(args).env_remove("LEASEHOLD_STORE").env_remove("LEASEHOLD_EPOCHS");
-    command.output().unwrap()
+    command.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
+    command
+}
+
+fn doctor(args: &[&str]) -> Output {
+    doctor_command(args).output().unwrap()
 }
 
 /// The exit code and the report.
@@ -49,6 +54,31 @@ fn a_redis_that_is_set_up_well_has_no_complaints() {
     let text = doctor(&["--store", &redis.url()]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.trim_end().lines().last().unwrap().contains("grants `lease`"), "{text}");
+}
+
+#[test]
+fn a_connection_by_tls_is_said_to_be_encrypted() {
+    let authority = Authority::new();
+    let redis = RedisServer::options().tls(&authority.certificate()).start();
+    let postgres = Postgres::options().tls(&authority.certificate()).start();
+    let (url, ca_file) = (format!("rediss://{}", redis.tls_address()), authority.ca_file());
+    let epochs = format!("{}?sslmode=require", postgres.url());
+
+    // The system's authorities do not know the server, unless the system is told another file of them.
+    let (code, found) = report(&["--store", &url, "--epochs", &epochs]);
+    assert_eq!((code, levels(&found, "reachable")), (Some(2), vec!["problem".to_owned()]), "{found:#}");
+    assert!(found.to_string().contains("UnknownIssuer"), "{found:#}");
+    let mut command = doctor_command(&["--store", &url, "--epochs", &epochs, "--json"]);
+    let output = command.env("SSL_CERT_FILE", &ca_file).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{found:#}");
+    for topic in ["encryption", "epochs-encryption"] {
+        assert_eq!(levels(&found, topic), ["ok"], "{found:#}");
+    }
+
+    // In the clear nobody listens on loopback.
+    let (_, found) = report(&["--store", &redis.url()]);
+    assert_eq!(levels(&found, "encryption"), ["ok"], "{found:#}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use leasehold_testkit::servers::{RedisServer, independent};
+use leasehold_testkit::servers::{Authority, RedisServer, independent};
 
 fn lock(store: &str, owner: Option<&str>, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
@@ -64,6 +64,23 @@ fn a_lock_on_sqlite_is_taken_seen_renewed_and_given_back() {
 fn a_lock_on_redis_is_taken_seen_renewed_and_given_back() {
     let redis = RedisServer::start();
     is_taken_seen_renewed_and_given_back(&redis.url(), "lease");
+}
+
+#[test]
+fn a_lock_by_tls_is_taken_seen_renewed_and_given_back() {
+    let authority = Authority::new();
+    let redis = RedisServer::options().tls(&authority.certificate()).start();
+    let ca_file = authority.ca_file().display().to_string();
+    let url = format!("rediss://{}?ca_file={ca_file}", redis.tls_address());
+    is_taken_seen_renewed_and_given_back(&url, "lease");
+
+    let strange = Authority::new().certificate();
+    let stranger = RedisServer::options().tls(&strange).start();
+    let url = format!("rediss://:hunter2@{}?ca_file={ca_file}", stranger.tls_address());
+    let refused = lock(&url, None, &["acquire", "app:deploy"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(96), "{said}");
+    assert!(said.contains("UnknownIssuer") && !said.contains("hunter2"), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_api::{AcquireLock, LockGrant, LockList, LockView};
 use leasehold_client::{CallError, Client, Request, Response};
-use leasehold_testkit::servers::{Postgres, RedisServer};
+use leasehold_testkit::servers::{Authority, Postgres, RedisServer};
 use leasehold_testkit::{RawConnection, Stage, request_bytes};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -115,6 +115,18 @@ async fn a_lock_is_acquired_renewed_and_released_on_redis() {
 async fn with_epochs_from_postgres_redis_gives_fences() {
     let (redis, postgres) = (RedisServer::start(), Postgres::start());
     let stage = open(&["--locks", &redis.url(), "--lock-epochs", &postgres.url()]);
+    basic_flow(&mut Client::new(stage.address()), "fenced").await;
+}
+
+#[tokio::test]
+async fn a_lock_is_acquired_renewed_and_released_by_tls() {
+    let authority = Authority::new();
+    let redis = RedisServer::options().tls(&authority.certificate()).start();
+    let postgres = Postgres::options().tls(&authority.certificate()).start();
+    let ca_file = authority.ca_file().display().to_string();
+    let locks = format!("rediss://{}?ca_file={ca_file}", redis.tls_address());
+    let epochs = format!("{}?sslmode=require&sslrootcert={ca_file}", postgres.url());
+    let stage = open(&["--locks", &locks, "--lock-epochs", &epochs]);
     basic_flow(&mut Client::new(stage.address()), "fenced").await;
 }
 

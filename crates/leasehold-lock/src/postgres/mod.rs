@@ -155,13 +155,4 @@ mod tests {
             Database::at("postgres://db/app?sslmode=require&sslrootcert=/no/such/ca.pem").unwrap_err();
         assert!(error.to_string().contains("/no/such/ca.pem"), "{error}");
     }
-
-    #[cfg(not(feature = "tls"))]
-    #[test]
-    fn the_feature_that_is_missing_is_named() {
-        for parameter in ["sslmode=require", "sslmode=verify-full", "sslrootcert=/etc/ca.pem"] {
-            let error = Database::at(&format!("postgres://db/app?{parameter}")).unwrap_err();
-            assert!(error.to_string().contains("feature `tls`"), "{error}");
-        }
-    }
 }

@@ -252,14 +252,4 @@ mod tests {
         let error = servers("rediss-cluster://a,b?ca_file=/no/such%20ca.pem").unwrap_err();
         assert!(error.to_string().contains("/no/such ca.pem"), "{error}");
     }
-
-    #[cfg(not(feature = "tls"))]
-    #[test]
-    fn the_feature_that_is_missing_is_named() {
-        for url in ["rediss://a", "valkeys://a", "rediss-cluster://a", "rediss-sentinel://a:1/m"] {
-            let error = servers(url).unwrap_err();
-            assert!(error.to_string().contains("feature `tls`"), "{url}: {error}");
-        }
-        assert!(matches!(independent("redlocks://a,b"), Err(BadRedisUrl::TlsNotBuiltIn)));
-    }
 }
