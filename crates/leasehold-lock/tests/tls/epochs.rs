@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_lock::doctor::{Level, examine};
-use leasehold_lock::{Epochs, LockError, Redis, StoreOptions};
+use leasehold_lock::{Acquired, Epochs, LockError, Locker, Redis, StoreOptions};
 use leasehold_testkit::lock_suite::{Store, keep_all};
 use leasehold_testkit::servers::{Authority, Postgres, RedisServer};
 
@@ -22,10 +22,14 @@ async fn epochs_by_tls_keep_the_promises_of_a_fence() {
         assert_eq!(levels(&report, "epochs-encryption"), [Level::Ok], "{mode}: {report:#?}");
         // Each mode must fetch an epoch, and not live on that of the mode before.
         let () = redis.command(&["FLUSHALL"]);
-        let store = Redis::open(&redis.url()).unwrap().with_claim_time(Duration::from_secs(1));
-        let store: Store = Arc::new(store.with_epochs(Epochs::open(&epochs).unwrap()));
-        keep_all(&store).await;
+        let store = Redis::open(&redis.url()).unwrap().with_epochs(Epochs::open(&epochs).unwrap());
+        let acquired = Locker::new(store).acquire("job").await;
+        assert!(matches!(acquired, Ok(Acquired::Granted(_))), "{mode}: {acquired:?}");
     }
+    let epochs = format!("{}?sslmode=require&sslrootcert={ca_file}", postgres.url());
+    let store = Redis::open(&redis.url()).unwrap().with_claim_time(Duration::from_secs(1));
+    let store: Store = Arc::new(store.with_epochs(Epochs::open(&epochs).unwrap()));
+    keep_all(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
