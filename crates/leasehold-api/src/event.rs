@@ -182,6 +182,21 @@ pub struct EventView {
     pub seat_ids: Vec<String>,
 }
 
+/// What never changes of an event, for drawing it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VenueView {
+    /// The event's id.
+    pub event: String,
+    /// Its name for people.
+    pub name: String,
+    /// Sections and rows, with their seats' places in `seat_ids` and in the availability.
+    pub sections: Vec<SectionView>,
+    /// The seats' ids, in order.
+    pub seat_ids: Vec<String>,
+    /// The pools' ids, in order.
+    pub pools: Vec<String>,
+}
+
 /// A section of the venue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SectionView {

@@ -16,7 +16,7 @@ pub use booking::{BookingView, CancelBooking, ConfirmHold};
 pub use event::{
     BlockView, BlockedUnits, CreateBlock, CreateEvent, EventList, EventView, LayoutSpec, PatchEvent,
     PlacedSeat, PolicySpec, PolicyView, PoolCapacity, PoolSpec, PoolView, RowView, SeatSpec, SectionSpec,
-    SectionView,
+    SectionView, VenueView,
 };
 pub use hold::{
     BeginPayment, BestSpec, CreateHold, HoldList, HoldView, ItemSpec, ItemView, PatchHold, PaymentFailed,

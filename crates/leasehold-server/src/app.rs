@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ServerConfig;
-use crate::http::AvailabilityCache;
+use crate::http::{AvailabilityCache, Pages, VenueCache};
 use crate::limits::Limits;
 use crate::locks::Locks;
 use crate::meters::HttpMeters;
@@ -26,6 +26,8 @@ pub(crate) struct AppState {
     pub(crate) meters: HttpMeters,
     pub(crate) registry: Registry,
     pub(crate) availability: AvailabilityCache,
+    pub(crate) venues: VenueCache,
+    pub(crate) pages: Pages,
     /// Cancelled when the server stops: streams end then.
     pub(crate) stopping: CancellationToken,
     requests: AtomicUsize,
@@ -53,12 +55,14 @@ impl AppState {
         locks.register(&mut registry);
         Self {
             limits: Limits::new(&config),
+            pages: Pages::new(&config),
             engine,
             locks,
             config,
             meters,
             registry,
             availability: AvailabilityCache::default(),
+            venues: VenueCache::default(),
             stopping,
             requests: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),

@@ -31,6 +31,17 @@ pub struct ServerConfig {
     pub trusted_proxies: Vec<Network>,
     /// Whether writes without an `Idempotency-Key` are refused.
     pub require_idempotency_key: bool,
+    /// What the buyer's page offers once something is held.
+    pub checkout: Checkout,
+}
+
+/// How the buyer's page lets buyers pay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkout {
+    /// Not at all: the shop around it does.
+    None,
+    /// With a stand-in for a payment service that moves no money. For demonstrations only.
+    StandIn,
 }
 
 /// So many a second, with a burst.
@@ -57,6 +68,7 @@ impl Default for ServerConfig {
             event_rate: None,
             trusted_proxies: Vec::new(),
             require_idempotency_key: false,
+            checkout: Checkout::None,
         }
     }
 }

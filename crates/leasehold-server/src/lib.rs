@@ -29,5 +29,5 @@ mod wire;
 
 pub use accept::serve;
 pub use address::{BadNetwork, Network};
-pub use config::{Rate, ServerConfig};
+pub use config::{Checkout, Rate, ServerConfig};
 pub use openapi::openapi;

@@ -3,7 +3,7 @@
 use leasehold_api as api;
 use utoipa::OpenApi;
 
-use crate::http::{availability, blocks, bookings, events, health, holds, locks, payments, stream};
+use crate::http::{availability, blocks, bookings, events, health, holds, locks, payments, stream, venues};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -19,6 +19,7 @@ use crate::http::{availability, blocks, bookings, events, health, holds, locks, 
         events::list,
         events::read,
         events::update,
+        venues::read,
         availability::read,
         stream::read,
         holds::create,

@@ -5,7 +5,9 @@ use axum::routing::{delete, get, post};
 use leasehold_api::Code;
 
 use crate::app::App;
-use crate::http::{availability, blocks, bookings, docs, events, health, holds, locks, payments, stream};
+use crate::http::{
+    availability, blocks, bookings, docs, events, health, holds, locks, pages, payments, stream, venues,
+};
 use crate::problem::ApiError;
 
 /// Every route.
@@ -13,6 +15,7 @@ pub(crate) fn router(app: App) -> Router {
     Router::new()
         .route("/v1/events", post(events::create).get(events::list))
         .route("/v1/events/{event}", get(events::read).patch(events::update))
+        .route("/v1/events/{event}/venue", get(venues::read))
         .route("/v1/events/{event}/availability", get(availability::read))
         .route("/v1/events/{event}/stream", get(stream::read))
         .route("/v1/events/{event}/holds", post(holds::create).get(holds::list))
@@ -37,6 +40,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/openapi.json", get(docs::openapi))
         .route("/docs", get(docs::page))
         .route("/docs/reference.js", get(docs::script))
+        .route("/events/{event}", get(pages::event))
+        .route("/web/{file}", get(pages::file))
         .fallback(|| async { ApiError::not_found() })
         .method_not_allowed_fallback(|| async { ApiError::new(Code::MethodNotAllowed) })
         .with_state(app)

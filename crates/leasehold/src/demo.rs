@@ -1,13 +1,13 @@
-//! `leasehold demo`: a server with a sample venue, lines to paste, and buyers that make something move.
+//! `leasehold demo`: a server with a sample venue, pages to look at, and buyers that make something move.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use leasehold_api::{CreateEvent, LayoutSpec, PolicySpec, PoolSpec, SectionSpec};
+use leasehold_api::{CreateEvent, EventView, LayoutSpec, PolicySpec, PoolSpec, SectionSpec};
 use leasehold_client::{Client, Request};
-use leasehold_server::ServerConfig;
+use leasehold_server::{Checkout, ServerConfig};
 
 use crate::crowd::Crowd;
 use crate::locks::LockStore;
@@ -15,6 +15,23 @@ use crate::serve::Running;
 use crate::{logging, signals};
 
 const EVENT: &str = "arena";
+/// People on the floor.
+const STANDING: u32 = 600;
+/// From the floor to the roof. About 5,000 seats in all.
+const TIERS: [Tier; 3] = [
+    Tier { first: 101, sections: 12, rows: 10, seats_per_row: 14 },
+    Tier { first: 201, sections: 16, rows: 9, seats_per_row: 14 },
+    Tier { first: 301, sections: 20, rows: 5, seats_per_row: 14 },
+];
+
+/// Sections of one shape around the floor.
+struct Tier {
+    /// The number of its first section; the others follow.
+    first: u32,
+    sections: u32,
+    rows: u32,
+    seats_per_row: u32,
+}
 
 /// What `leasehold demo` can be told.
 #[derive(Debug, clap::Args)]
@@ -48,44 +65,55 @@ pub(crate) async fn demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let folder = tempfile::tempdir()?;
     let data = args.data.clone().unwrap_or_else(|| folder.path().join("demo.db"));
     let stop = signals::stop_on_signal()?;
-    let (locks, config) = (LockStore::BesideData, ServerConfig::default());
+    let config = ServerConfig { checkout: Checkout::StandIn, ..ServerConfig::default() };
+    let locks = LockStore::BesideData;
     let running = Running::start(args.listen, &data, &locks, config, stop.clone())
         .await
         .context("the demo did not start; is another one running? Choose another port with --listen")?;
     let url = format!("http://{}", running.address);
-    create_venue(&url).await?;
+    let event = open_venue(&url).await?;
     print_welcome(&url, args.crowd);
-    let crowd = Crowd::start(&url, EVENT, args.crowd, stop.clone());
+    let crowd = Crowd::start(&url, &event, args.crowd, &stop);
     running.finished().await;
     crowd.ended().await;
     println!("\nstopped");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Four sections and a standing pool. Kept when the data file has it already.
-async fn create_venue(url: &str) -> anyhow::Result<()> {
-    let section =
-        |name: &str, rows, seats_per_row| SectionSpec { name: name.to_owned(), rows, seats_per_row };
+/// An arena of three tiers around a standing floor. Kept when the data file has it already.
+async fn open_venue(url: &str) -> anyhow::Result<EventView> {
     let event = CreateEvent {
         id: EVENT.to_owned(),
         name: Some("A night at the arena".to_owned()),
-        layout: Some(LayoutSpec {
-            sections: vec![
-                section("A", 10, 24),
-                section("B", 15, 30),
-                section("C", 15, 30),
-                section("D", 20, 36),
-            ],
+        layout: Some(LayoutSpec { sections: TIERS.iter().flat_map(Tier::sections).collect() }),
+        pools: vec![PoolSpec { id: "floor".to_owned(), capacity: STANDING }],
+        policy: Some(PolicySpec {
+            hold_ttl_ms: Some(120_000),
+            hold_total_max_ms: Some(600_000),
+            payment_max_ms: Some(60_000),
+            units_per_holder_max: Some(10),
+            ..PolicySpec::default()
         }),
-        pools: vec![PoolSpec { id: "floor".to_owned(), capacity: 500 }],
-        policy: Some(PolicySpec { hold_ttl_ms: Some(120_000), ..PolicySpec::default() }),
         ..CreateEvent::default()
     };
-    let response = Client::new(url).send(Request::post("/v1/events", &event)).await?;
+    let mut client = Client::new(url);
+    let response = client.send(Request::post("/v1/events", &event)).await?;
     match response.status {
-        201 => Ok(()),
-        409 if response.code().as_deref() == Some("event-exists") => Ok(()),
+        201 => {}
+        409 if response.code().as_deref() == Some("event-exists") => {}
         status => bail!("the venue could not be created: {status} {}", response.code().unwrap_or_default()),
+    }
+    let event = client.send(Request::get(format!("/v1/events/{EVENT}"))).await?;
+    event.json().context("the venue could not be read")
+}
+
+impl Tier {
+    fn sections(&self) -> impl Iterator<Item = SectionSpec> {
+        (self.first..self.first + self.sections).map(|number| SectionSpec {
+            name: number.to_string(),
+            rows: self.rows,
+            seats_per_row: self.seats_per_row,
+        })
     }
 }
 
@@ -93,14 +121,15 @@ fn print_welcome(url: &str, crowd: u32) {
     println!(
         "Leasehold sells \"A night at the arena\" on {url} ({crowd} simulated buyers).
 
+Buy a ticket:         {url}/events/{EVENT}
+Run the sale:         {url}/console
 Read the API:         {url}/docs
 Watch it sell:        curl -N {url}/v1/events/{EVENT}/stream
-How it stands:        curl -s {url}/v1/events/{EVENT}
 
 Hold a seat, two together, and two standing places, for the next two minutes:
 
   curl -s {url}/v1/events/{EVENT}/holds -H 'content-type: application/json' \\
-    -d '{{\"holder\":\"me\",\"items\":[{{\"seat\":\"D-20-36\"}},{{\"best\":{{\"count\":2,\"section\":\"B\"}}}},{{\"pool\":\"floor\",\"quantity\":2}}]}}' | tee hold.json
+    -d '{{\"holder\":\"me\",\"items\":[{{\"seat\":\"301-5-14\"}},{{\"best\":{{\"count\":2,\"section\":\"106\"}}}},{{\"pool\":\"floor\",\"quantity\":2}}]}}' | tee hold.json
 
 Buy it. The secret in the answer proves that the hold is yours:
 

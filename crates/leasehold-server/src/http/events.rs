@@ -94,7 +94,7 @@ pub(crate) async fn update(
     Ok(answer(&app, &done, StatusCode::OK))
 }
 
-fn sections(venue: &Venue) -> Vec<SectionView> {
+pub(crate) fn sections(venue: &Venue) -> Vec<SectionView> {
     let layout = &venue.layout;
     let section = |section: &leasehold_core::Section| {
         let rows = layout.rows()[section.rows.start as usize..section.rows.end as usize].iter().map(|row| {

@@ -4,12 +4,15 @@ pub(crate) mod availability;
 pub(crate) mod blocks;
 pub(crate) mod bookings;
 pub(crate) mod docs;
+mod encoded;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod holds;
 pub(crate) mod locks;
+pub(crate) mod pages;
 pub(crate) mod payments;
 pub(crate) mod stream;
+pub(crate) mod venues;
 
 use std::sync::Arc;
 
@@ -22,6 +25,9 @@ use leasehold_core::{Command, HoldId};
 use leasehold_engine::{Done, HoldSecret, IdempotencyKey, Outcome, Venue};
 
 pub(crate) use self::availability::AvailabilityCache;
+pub(crate) use self::encoded::Encoded;
+pub(crate) use self::pages::Pages;
+pub(crate) use self::venues::VenueCache;
 use crate::app::App;
 use crate::body;
 use crate::idempotency;

@@ -1,0 +1,199 @@
+// The buyer's own hold. It lives in this browser's storage, so a reload or a second tab finds it again; its secret is
+// sent to the server and nowhere else.
+//
+// A request that takes something is written down with its idempotency key *before* it is sent. A page that was closed
+// while the answer was on its way asks again and gets the same answer, with the same hold.
+
+import { ask, Problem } from './api.js';
+import { random } from './dom.js';
+
+/** Less is shown than there is, so that nobody presses "pay" in the last instant and is refused. */
+const MARGIN_MS = 2_000;
+const ENDED = new Set(['released', 'expired', 'revoked']);
+
+export class Cart extends EventTarget {
+  #event;
+  #name;
+  #deadline = null;
+  #stored = {};
+
+  constructor(event) {
+    super();
+    this.#event = event;
+    this.#name = `leasehold:cart:${event}`;
+    this.#stored = this.#read();
+    /** The hold as the server last showed it; null without one. */
+    this.view = null;
+    /** The sale it became. */
+    this.booking = this.#stored.booking ?? null;
+    window.addEventListener('storage', (change) => {
+      if (change.key === this.#name) this.#otherTab();
+    });
+  }
+
+  get payment() {
+    return this.#stored.payment ?? null;
+  }
+
+  get extended() {
+    return this.#stored.extended === true;
+  }
+
+  /** Milliseconds that are left for the buyer, by this machine's steady clock; null without a deadline. */
+  get remaining() {
+    return this.#deadline === null ? null : this.#deadline - performance.now() - MARGIN_MS;
+  }
+
+  get seats() {
+    return (this.view?.items ?? []).filter((item) => item.seat !== undefined).map((item) => item.seat);
+  }
+
+  /** Finds what this browser had before. Says what became of it when it is gone. */
+  async resume() {
+    if (this.#stored.hold_id) return this.refresh();
+    if (this.#stored.pending) return this.#create(this.#stored.pending);
+    return this.view;
+  }
+
+  async hold(items, onRetry) {
+    const holder = this.#holder();
+    const pending = { key: random(), body: { items, holder } };
+    this.#write({ pending });
+    return this.#create(pending, onRetry);
+  }
+
+  async #create(pending, onRetry) {
+    try {
+      const { body, replayed } = await ask(`/v1/events/${this.#event}/holds`, { method: 'POST', body: pending.body, key: pending.key, onRetry });
+      this.#write({ hold_id: body.hold_id, secret: body.secret });
+      // An answer that is repeated has the times of the first one.
+      if (replayed) return await this.refresh();
+      this.#take(body);
+      return body;
+    } catch (problem) {
+      // Unknown stays written down: it is asked again, under the same key, at the next start.
+      if (!(problem instanceof Problem && problem.code === 'unreachable')) this.#write({});
+      throw problem;
+    }
+  }
+
+  /** Reads the hold again. Throws `hold-gone` with its last state when it has ended. */
+  async refresh() {
+    const { hold_id, secret } = this.#stored;
+    if (!hold_id) return null;
+    try {
+      const { body } = await ask(`/v1/holds/${hold_id}`, { secret });
+      this.#take(body);
+      if (ENDED.has(body.state)) this.#gone(body.state);
+      return body;
+    } catch (problem) {
+      if (problem instanceof Problem && problem.code === 'not-found') this.#gone('expired');
+      throw problem;
+    }
+  }
+
+  #gone(state) {
+    const items = this.view?.items ?? [];
+    const payment = this.payment;
+    // A payment that is still under way may yet need the secret.
+    if (payment === null) this.forget();
+    throw new Problem({ code: 'hold-gone', state, items, payment });
+  }
+
+  async extend(ms) {
+    const { body } = await this.#change({ method: 'PATCH', body: { extend_ms: ms } });
+    this.#write({ ...this.#stored, extended: true });
+    this.#take(body);
+  }
+
+  async release() {
+    await this.#change({ method: 'DELETE' });
+    this.forget();
+  }
+
+  async beginPayment(how) {
+    const payment = { ref: `web-${random()}`, how, begun: Date.now() };
+    const { body } = await this.#change({ method: 'POST', path: '/payment', body: { payment_ref: payment.ref }, key: `begin-${payment.ref}` });
+    this.#write({ ...this.#stored, payment });
+    this.#take(body);
+    return payment;
+  }
+
+  async paymentFailed(payment) {
+    this.#write({ ...this.#stored, payment: undefined });
+    const { body } = await this.#change({ method: 'POST', path: '/payment/failed', body: { payment_ref: payment.ref }, key: `failed-${payment.ref}` });
+    this.#take(body);
+  }
+
+  /** Sells. The key is the payment's, so that asking twice sells once. */
+  async confirm(payment) {
+    try {
+      const { body } = await this.#change({ method: 'POST', path: '/confirm', body: { payment_ref: payment.ref, order_ref: `order-${payment.ref.slice(4, 12)}` }, key: `confirm-${payment.ref}` });
+      this.booking = body;
+      this.view = null;
+      this.#deadline = null;
+      this.#write({ booking: body });
+      return body;
+    } catch (problem) {
+      if (problem instanceof Problem && problem.code !== 'unreachable') this.#write({ ...this.#stored, payment: undefined });
+      throw problem;
+    }
+  }
+
+  forget() {
+    this.view = null;
+    this.booking = null;
+    this.#deadline = null;
+    this.#write({});
+  }
+
+  #change({ method, path = '', body, key = random() }) {
+    const { hold_id, secret } = this.#stored;
+    return ask(`/v1/holds/${hold_id}${path}`, { method, body, secret, key });
+  }
+
+  #take(view) {
+    this.view = view;
+    this.#deadline = ENDED.has(view.state) ? null : performance.now() + view.expires_in_ms;
+  }
+
+  async #otherTab() {
+    const before = this.#stored.hold_id;
+    this.#stored = this.#read();
+    this.booking = this.#stored.booking ?? null;
+    if (!this.#stored.hold_id) {
+      this.view = null;
+      this.#deadline = null;
+    } else {
+      try {
+        await this.refresh();
+      } catch {
+        // Whoever changed it says what happened.
+      }
+    }
+    this.dispatchEvent(new CustomEvent('elsewhere', { detail: { other: before !== this.#stored.hold_id } }));
+  }
+
+  #holder() {
+    let holder = localStorage.getItem('leasehold:holder');
+    if (holder === null) {
+      holder = `web-${random()}`;
+      localStorage.setItem('leasehold:holder', holder);
+    }
+    return holder;
+  }
+
+  #read() {
+    try {
+      return JSON.parse(localStorage.getItem(this.#name) ?? '{}') ?? {};
+    } catch {
+      return {};
+    }
+  }
+
+  #write(stored) {
+    this.#stored = stored;
+    if (Object.keys(stored).length === 0) localStorage.removeItem(this.#name);
+    else localStorage.setItem(this.#name, JSON.stringify(stored));
+  }
+}

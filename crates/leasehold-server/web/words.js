@@ -1,0 +1,54 @@
+// What a buyer is told when the answer is no: what happened, and what to do now.
+
+import { plural } from './dom.js';
+
+/**
+ * @param {{code: string, document: any}} problem
+ * @param {{limit?: number}} event the rules of the event
+ * @returns {{title: string, text: string, tone: 'warn' | 'bad' | 'calm'}}
+ */
+export function wordsFor(problem, { limit = 0 } = {}) {
+  const document = problem.document ?? {};
+  switch (problem.code) {
+    case 'seat-taken': {
+      const taken = document.seats ?? [];
+      const which = taken.length === 1 ? `Seat ${taken[0]} was` : `${plural(taken.length, 'of your seats was', 'of your seats were')}`;
+      return { tone: 'warn', title: 'Taken a moment ago', text: `${which} taken by someone else just now. Nothing is held for you yet.` };
+    }
+    case 'sold-out': {
+      const free = document.available ?? 0;
+      const returning = document.returning ?? 0;
+      const title = document.pool ? 'Not that many left' : 'No such seats together';
+      const left = free === 0 ? (document.pool ? 'Nothing is free right now' : 'There is no such group of free seats next to each other') : `${plural(free, 'place is', 'places are')} free${document.pool ? '' : ', but not next to each other'}`;
+      const carts = returning > 0 ? ` ${plural(returning, 'is', 'are')} in other people’s carts and may come back in a few minutes.` : ' Nothing is in other people’s carts.';
+      return { tone: 'warn', title: free === 0 && document.pool ? 'Sold out for now' : title, text: `${left}.${carts}` };
+    }
+    case 'limit-per-holder':
+      return { tone: 'warn', title: 'That is too many', text: limit > 0 ? `One person can have at most ${plural(limit, 'ticket')} for this event, what you have bought included.` : 'One person cannot have that many tickets for this event.' };
+    case 'invalid':
+      return { tone: 'warn', title: 'That does not work', text: 'The server does not accept this choice. Choose fewer seats and try again.' };
+    case 'event-closed':
+      return { tone: 'calm', title: 'Not on sale', text: 'The sale for this event is closed at the moment.' };
+    case 'extend-cap':
+      return { tone: 'warn', title: 'No more time can be added', text: 'Your seats cannot be kept longer than this. Go on to payment to keep them.' };
+    case 'hold-gone':
+    case 'hold-expired':
+      return ENDED[document.state] ?? ENDED.expired;
+    case 'refund-due':
+      return { tone: 'bad', title: 'The payment came too late', text: 'Your time was over and the seats are not yours any more. You will get your money back.' };
+    case 'quota-exceeded':
+    case 'overloaded':
+      return { tone: 'warn', title: 'Very busy right now', text: 'So many people are buying that the server asks for a moment. Nothing is lost; try again.' };
+    case 'unreachable':
+    case 'outcome-unknown':
+      return { tone: 'bad', title: 'No connection', text: 'The ticket server does not answer. What you hold stays yours until its time is over; try again in a moment.' };
+    default:
+      return { tone: 'bad', title: 'That did not work', text: problem.message || 'Something went wrong. Try again.' };
+  }
+}
+
+const ENDED = {
+  expired: { tone: 'warn', title: 'Your time is over', text: 'Your seats went back on sale. If they are still free you can take them again.' },
+  released: { tone: 'calm', title: 'Given back', text: 'Your seats are on sale again.' },
+  revoked: { tone: 'bad', title: 'Taken back by the organiser', text: 'The organiser took these seats back. You have not been charged.' },
+};
