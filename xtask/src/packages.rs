@@ -24,7 +24,7 @@ struct Package {
     why: &'static str,
 }
 
-const NEEDED: [Package; 6] = [
+const NEEDED: [Package; 8] = [
     Package {
         name: "strace",
         is_there: || on_path("strace"),
@@ -60,6 +60,18 @@ const NEEDED: [Package; 6] = [
         is_there: || on_path("npm"),
         service: None,
         why: "gets node-redlock from its registry",
+    },
+    Package {
+        name: "chromium",
+        is_there: || on_path("chromium"),
+        service: None,
+        why: "the web pages, in a real browser",
+    },
+    Package {
+        name: "chromium-driver",
+        is_there: || on_path("chromedriver"),
+        service: None,
+        why: "makes that browser do what a person would",
     },
 ];
 

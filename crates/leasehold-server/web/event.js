@@ -10,7 +10,7 @@ import { make, plural, write } from './dom.js';
 import { wordsFor } from './words.js';
 
 const TICK_MS = 250;
-const CONNECTIONS = { connecting: 'Connecting', live: 'Live', behind: 'Behind', missing: 'Not found' };
+const CONNECTIONS = { connecting: 'Joining', live: 'Live', behind: 'Behind', missing: 'Missing' };
 
 const event = location.pathname.split('/')[2] ?? '';
 const checkout = document.documentElement.dataset.checkout;
@@ -28,7 +28,10 @@ let asking = false;
 let step = 0;
 
 map.addEventListener('seat-map-ready', () => ready());
-map.addEventListener('seat-map-change', () => changed());
+map.addEventListener('seat-map-change', ({ detail }) => {
+  changed();
+  mineChanged(detail.kind);
+});
 map.addEventListener('seat-map-choose', () => view?.update(map.connection));
 map.addEventListener('seat-map-connection', ({ detail }) => connected(detail.state));
 map.addEventListener('seat-map-lost', ({ detail }) => lost(detail.seats));
@@ -216,6 +219,13 @@ function changed() {
   const sale = seen.state === 'open' ? `${places.toLocaleString('en')} places free` : 'Not on sale';
   write(at('numbers'), `${sale} · ${carts.toLocaleString('en')} in carts · ${(counts.sold + pools.reduce((sum, pool) => sum + pool.sold, 0)).toLocaleString('en')} sold`);
   if (showing === 'choose') view.update(map.connection);
+}
+
+/** Somebody else ended this hold: the operator, or time. Units of a pool do not show whose they were, so any end counts. */
+function mineChanged(kind) {
+  if (!cart.view || showing === 'done') return;
+  const gone = cart.seats.some((seat) => map.statusOf(seat) !== 'held');
+  if (gone || (cart.seats.length === 0 && kind === 'hold.revoked')) check();
 }
 
 function connected(state) {

@@ -204,6 +204,7 @@ export class SeatMap extends HTMLElement {
     this.#cursor.load(this.#plan.sections);
     this.#parts.grid.setAttribute('aria-label', `Seats of ${this.#live.event.name}`);
     this.#paintNow();
+    performance.mark('seat-map-painted');
     this.#tell('ready', {});
   }
 

@@ -18,6 +18,8 @@ const PORT_TRIES_MAX: usize = 5;
 #[derive(Debug, Clone)]
 pub struct Launch {
     binary: PathBuf,
+    command: &'static str,
+    address: Option<String>,
     data: PathBuf,
     args: Vec<String>,
     variables: Vec<(String, String)>,
@@ -40,11 +42,24 @@ impl Launch {
     pub fn new(binary: &Path, data: &Path) -> Self {
         Self {
             binary: binary.to_owned(),
+            command: "serve",
+            address: None,
             data: data.to_owned(),
             args: Vec::new(),
             variables: Vec::new(),
             inject: None,
         }
+    }
+
+    /// `binary demo` on the file `data`, without its crowd.
+    pub fn demo(binary: &Path, data: &Path) -> Self {
+        Self { command: "demo", ..Self::new(binary, data) }.args(&["--crowd", "0"])
+    }
+
+    /// The same at this address instead of a free one: where a server was that is to come back.
+    pub fn at(mut self, address: &str) -> Self {
+        self.address = Some(address.to_owned());
+        self
     }
 
     /// The same with more arguments.
@@ -90,7 +105,7 @@ impl Launch {
         let directory = tempfile::tempdir().expect("a temporary directory for the server's log");
         let log = directory.path().join("stderr.log");
         let trace = self.inject.as_ref().map(|_| directory.path().join("strace.log"));
-        let address = free_address();
+        let address = self.address.clone().unwrap_or_else(free_address);
         let stderr = File::create(&log).expect("the server's log can be created");
         let child = self
             .command(&address, trace.as_deref())
@@ -123,7 +138,7 @@ impl Launch {
             }
             _ => Command::new(&self.binary),
         };
-        command.args(["serve", "--listen", address, "--data"]).arg(&self.data).args(&self.args);
+        command.args([self.command, "--listen", address, "--data"]).arg(&self.data).args(&self.args);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -136,7 +151,7 @@ impl Launch {
     }
 }
 
-fn free_address() -> String {
+pub(crate) fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free loopback port");
     listener.local_addr().expect("a bound listener has an address").to_string()
 }

@@ -5,6 +5,7 @@
 //! and lets [`check`] judge. The checker knows the HTTP API and none of our code: it works from what was
 //! asked and what was answered, so a mistake in the rules cannot hide itself.
 
+mod browser;
 mod buyer;
 mod checker;
 mod desk;
@@ -25,6 +26,7 @@ mod signals;
 mod stage;
 mod workload;
 
+pub use browser::{Browser, Page, Screen};
 pub use checker::{Checked, Rule, Violation, check, check_within};
 pub use desk::{Desk, Granted};
 pub use history::{Answer, History, Operation, Outcome, SentRequest};

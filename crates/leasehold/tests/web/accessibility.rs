@@ -1,0 +1,90 @@
+//! axe, which looks for what shuts people out, on every view, light and dark, wide and narrow.
+
+use std::io::Read;
+
+use leasehold_testkit::Screen;
+use serde_json::Value;
+
+use crate::house::{House, Person, rules};
+
+/// axe-core, compressed; its licence lies beside it.
+const AXE: &[u8] = include_bytes!("axe/axe.min.js.gz");
+
+/// Panics if axe finds anything serious or critical on what the page shows now.
+pub(crate) async fn assert_accessible(person: &mut Person, view: &str) {
+    let mut axe = String::new();
+    flate2::read::GzDecoder::new(AXE).read_to_string(&mut axe).expect("the file is as it was packed");
+    // Half of a fade has colours that nobody has to read.
+    let finish = "for (const one of document.getAnimations()) if (one.effect.getTiming().iterations !== Infinity) one.finish();";
+    person.run(finish).await;
+    let script = format!(
+        "if (!window.axe) {{ {axe} }}
+         const found = await window.axe.run(document, {{ resultTypes: ['violations'] }});
+         return found.violations.filter((one) => ['serious', 'critical'].includes(one.impact))
+           .map((one) => one.id + ': ' + one.help + ' ' + one.nodes.map((node) => node.target + ' ' + node.failureSummary).join(' | '));"
+    );
+    let found = person.run(&script).await;
+    let found = found.as_array().cloned().unwrap_or_default();
+    assert!(
+        found.is_empty(),
+        "{view}:\n{}",
+        found.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
+    );
+}
+
+async fn every_view_of_a_buyer(screen: Screen) {
+    let house = House::open();
+    house.sell("gala", 20, rules(120)).await;
+    let mut buyer = house.visitor("gala", screen).await;
+    buyer.expect_in_log("status of 422");
+    assert_accessible(&mut buyer, "choosing").await;
+    buyer.click("input[name=way][value=best]").await;
+    assert_accessible(&mut buyer, "the best seats").await;
+    buyer.click("input[name=way][value=standing]").await;
+    assert_accessible(&mut buyer, "standing").await;
+    buyer.click("input[name=way][value=map]").await;
+    buyer.take(&["A-1-1", "A-1-2"]).await;
+    assert_accessible(&mut buyer, "held").await;
+    buyer.click("#pay").await;
+    assert_accessible(&mut buyer, "the till").await;
+    buyer.click("#back").await;
+    buyer.pay("declines").await;
+    buyer.until_there("#waiting").await;
+    assert_accessible(&mut buyer, "paying").await;
+    buyer.until_says("The payment was declined").await;
+    assert_accessible(&mut buyer, "declined").await;
+    buyer.pay("pays").await;
+    buyer.until_there("#done").await;
+    assert_accessible(&mut buyer, "done").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn axe_finds_nothing_serious_for_a_buyer_at_a_desk() {
+    every_view_of_a_buyer(Screen::DESKTOP).await;
+}
+
+#[tokio::test]
+async fn axe_finds_nothing_serious_for_a_buyer_with_a_phone_in_the_dark() {
+    every_view_of_a_buyer(Screen::PHONE.dark()).await;
+}
+
+#[tokio::test]
+async fn nothing_jumps_while_the_page_loads_and_nothing_moves_for_those_who_asked() {
+    let house = House::open();
+    let mut buyer = Person::sit_down(Screen::DESKTOP).await;
+    buyer.without_motion().await;
+    buyer.open(&house.url("/events/arena")).await;
+    buyer.until_there("#hold-chosen").await;
+    let shifted = "return new Promise((done) => new PerformanceObserver((list) =>
+            done(list.getEntries().reduce((sum, one) => sum + one.value, 0))).observe({ type: 'layout-shift', buffered: true })
+          || setTimeout(() => done(0), 500));";
+    assert_eq!(buyer.run(shifted).await.as_f64(), Some(0.0), "the page shifted while it loaded");
+    assert_eq!(buyer.run("return document.getAnimations().length;").await, 0);
+    // Without motion the camera jumps: it is there at once.
+    let jumped = "const map = document.getElementById('map'); map.showSection('206');
+        const one = map.pointOf('206-1-1'); await new Promise((next) => setTimeout(next, 400));
+        const two = map.pointOf('206-1-1'); return one.x === two.x && one.y === two.y;";
+    assert_eq!(buyer.run(jumped).await, true);
+    buyer.assert_no_complaints().await;
+}

@@ -1,0 +1,175 @@
+//! No, in clear words: taken, sold out, too many, over, closed; and what to do instead.
+
+use leasehold_api::{ItemSpec, PolicySpec};
+use leasehold_client::Request;
+use leasehold_testkit::Screen;
+use serde_json::json;
+
+use crate::house::{House, Person, rules};
+
+#[tokio::test]
+async fn two_browsers_fight_for_one_seat_and_the_loser_is_offered_others_nearby() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    let mut one = house.visitor("gala", Screen::DESKTOP).await;
+    let mut other = house.visitor("gala", Screen::DESKTOP).await;
+    for buyer in [&mut one, &mut other] {
+        buyer.expect_in_log("status of 409");
+        buyer.click_seat("A-3-5").await;
+        buyer.until("document.querySelectorAll('.chip').length === 1").await;
+    }
+    // Both press the button at the same time. Whoever hears of the other's hold first cannot press it any more.
+    let press = "document.getElementById('hold-chosen').click();";
+    tokio::join!(one.run(press), other.run(press));
+    let settled = "document.getElementById('countdown') || document.querySelector('.offers button')";
+    one.until(settled).await;
+    other.until(settled).await;
+    assert_eq!(house.seats("gala").await, (79, 1, 0), "one of them has it");
+    let mut losers = 0;
+    for buyer in [&mut one, &mut other] {
+        losers += usize::from(!has_hold(buyer).await);
+    }
+    assert_eq!(losers, 1);
+    let loser = if has_hold(&mut one).await { &mut other } else { &mut one };
+    loser.click(".offers button").await;
+    loser.until_there("#countdown").await;
+    let seat = loser.run("return document.getElementById('map').getAttribute('mine');").await;
+    let near = ["A-3-4", "A-3-6", "A-2-5", "A-4-5"];
+    assert!(near.contains(&seat.as_str().unwrap()), "{seat} is beside, before or behind A-3-5");
+    assert_eq!(house.seats("gala").await, (78, 2, 0));
+    one.assert_no_complaints().await;
+    other.assert_no_complaints().await;
+}
+
+async fn has_hold(buyer: &mut Person) -> bool {
+    buyer.run("return document.getElementById('countdown') !== null;").await == true
+}
+
+#[tokio::test]
+async fn a_seat_that_was_taken_a_moment_ago_is_refused_in_words() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 409");
+    buyer.click_seat("A-1-1").await;
+    buyer.click_seat("A-1-2").await;
+    buyer.until("document.querySelectorAll('.chip').length === 2").await;
+    // Between the click and the request somebody else is faster.
+    let script = "const send = window.fetch;
+        window.fetch = async (...request) => {
+          window.fetch = send;
+          const rival = JSON.stringify({ items: [{ seat: 'A-1-1' }], holder: 'somebody' });
+          await send('/v1/events/gala/holds', { method: 'POST', headers: { 'content-type': 'application/json' }, body: rival });
+          return send(...request);
+        };
+        document.getElementById('hold-chosen').click();";
+    buyer.run(script).await;
+    buyer.until_says("Taken a moment ago").await;
+    buyer.until_says("Seat A-1-1 was taken by someone else just now").await;
+    assert_eq!(buyer.run("return document.querySelectorAll('.offers button').length;").await, 3);
+    assert_eq!(house.seats("gala").await, (79, 1, 0), "all or none: the second one is not held either");
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn sold_out_says_how_many_are_in_the_carts_of_others() {
+    let house = House::open();
+    house.sell("gala", 3, rules(120)).await;
+    house.hold("gala", ItemSpec::pool("floor", 2), "somebody").await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 409");
+    buyer.click("input[name=way][value=standing]").await;
+    buyer.until_says("1 ticket left, 2 more in other people’s carts").await;
+    buyer.click("#hold-standing").await;
+    buyer
+        .until_says("1 place is free. 2 are in other people’s carts and may come back in a few minutes.")
+        .await;
+    buyer.click(".offers button").await;
+    buyer.until_there("#countdown").await;
+    assert_eq!(buyer.run("return document.querySelector('.items').innerText.includes('× 1');").await, true);
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn too_many_for_one_person_is_said_with_the_limit() {
+    let house = House::open();
+    house.sell("gala", 0, PolicySpec { units_per_holder_max: Some(2), ..rules(120) }).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 422");
+    buyer.click("input[name=way][value=best]").await;
+    buyer.click("[aria-label='How many seats: more']").await;
+    buyer.click("#hold-best").await;
+    buyer.until_says("One person can have at most 2 tickets").await;
+    assert_eq!(house.seats("gala").await, (80, 0, 0));
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_hold_that_ran_out_says_so_and_can_be_had_again() {
+    let house = House::open();
+    house.sell("gala", 0, rules(5)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.take(&["A-1-1"]).await;
+    buyer.until("document.querySelector('.timer').dataset.urgency === 'soon'").await;
+    buyer.until_says("Your time is over").await;
+    buyer.until_sees("A-1-1", "free").await;
+    buyer.click(".offers button").await;
+    buyer.until_there("#countdown").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn no_more_time_than_the_cap_and_a_revoked_hold_is_explained() {
+    let house = House::open();
+    house.sell("gala", 0, PolicySpec { hold_total_max_ms: Some(60_000), ..rules(60) }).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.take(&["A-1-1"]).await;
+    assert_eq!(buyer.run("return document.getElementById('extend').disabled;").await, true);
+    let holds = house.client().send(Request::get("/v1/events/gala/holds")).await.unwrap();
+    let holds: leasehold_api::HoldList = holds.json().unwrap();
+    let revoke =
+        Request::post(format!("/v1/holds/{}/revoke", holds.holds[0].hold_id), &json!({"reason": "camera"}));
+    assert_eq!(house.client().send(revoke).await.unwrap().status, 200);
+    buyer.until_says("Taken back by the organiser").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_closed_event_and_one_that_is_not_there_say_so() {
+    let house = House::open();
+    house.sell("gala", 10, rules(120)).await;
+    let mut buyer = house.visitor("gala", Screen::PHONE).await;
+    let close = Request::patch("/v1/events/gala", &json!({"state": "closed"}));
+    assert_eq!(house.client().send(close).await.unwrap().status, 200);
+    buyer.until_says("Not on sale").await;
+    buyer.until("document.getElementById('hold-chosen').disabled").await;
+    buyer.assert_no_complaints().await;
+
+    let mut lost = Person::sit_down(Screen::DESKTOP).await;
+    lost.expect_in_log("status of 404");
+    lost.open(&house.url("/events/nowhere")).await;
+    lost.until_says("There is no such event").await;
+    lost.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn names_that_look_like_markup_are_shown_as_text() {
+    let house = House::open();
+    let event = leasehold_api::CreateEvent {
+        id: "gala".to_owned(),
+        name: Some("<img src=x onerror=\"document.title='owned'\">".to_owned()),
+        seats: vec![
+            leasehold_api::SeatSpec::Id("A-1".to_owned()),
+            leasehold_api::SeatSpec::Id("A-2".to_owned()),
+        ],
+        ..leasehold_api::CreateEvent::default()
+    };
+    house.create(&event).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.until_says("<img src=x").await;
+    buyer.take(&["A-1"]).await;
+    buyer.pay("pays").await;
+    buyer.until_there("#done").await;
+    assert_eq!(buyer.run("return document.querySelectorAll('img[src=x]').length;").await, 0);
+    buyer.assert_no_complaints().await;
+}

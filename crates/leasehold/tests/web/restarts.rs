@@ -1,0 +1,65 @@
+//! The server goes away under the page. The page says that it does not know, and never that it does.
+
+use leasehold_api::ItemSpec;
+use leasehold_testkit::Screen;
+
+use crate::house::{House, rules};
+
+#[tokio::test]
+async fn a_page_outlives_its_server_with_the_hold_and_without_lying() {
+    let mut house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("net::ERR_");
+    buyer.take(&["A-1-1"]).await;
+    house.server.kill9();
+    buyer.until_there("#stale").await;
+    buyer.until("document.getElementById('connection').dataset.state === 'behind'").await;
+    buyer.until_says("No connection. Your seats are kept by the server").await;
+    assert!(buyer.countdown().await > 200, "the hold is still shown, and its time goes on");
+
+    house.come_back();
+    buyer.until("document.getElementById('connection').dataset.state === 'live'").await;
+    buyer.until("document.getElementById('stale').hidden").await;
+    house.hold("gala", ItemSpec::seat("B-4-10"), "somebody").await;
+    buyer.until_sees("B-4-10", "held").await;
+    buyer.pay("pays").await;
+    buyer.until_there("#done").await;
+    assert_eq!(house.seats("gala").await, (78, 1, 1));
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_hold_whose_time_runs_out_while_the_server_is_away_is_over_only_when_the_server_says_so() {
+    let mut house = House::open();
+    house.sell("gala", 0, rules(6)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("net::ERR_");
+    buyer.take(&["A-1-1"]).await;
+    house.server.kill9();
+    buyer.until("document.getElementById('countdown')?.textContent === '0:00'").await;
+    buyer.until_says("Asking the server how it stands.").await;
+    let words = buyer.run("return document.body.innerText;").await;
+    assert!(!words.as_str().unwrap().contains("Your time is over"), "{words}");
+    house.come_back();
+    buyer.until_says("Your time is over").await;
+    assert_eq!(house.seats("gala").await, (80, 0, 0));
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_payment_that_succeeded_while_the_server_was_away_is_confirmed_when_it_is_back() {
+    let mut house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("net::ERR_");
+    buyer.take(&["A-1-1"]).await;
+    buyer.pay("pays").await;
+    buyer.until_there("#waiting").await;
+    house.server.kill9();
+    buyer.until_says("Waiting for the connection to come back").await;
+    house.come_back();
+    buyer.until_there("#done").await;
+    assert_eq!(house.seats("gala").await, (79, 0, 1));
+    buyer.assert_no_complaints().await;
+}
