@@ -9,7 +9,8 @@ use leasehold_core::{
 };
 
 use crate::{
-    Availability, EventSummary, HoldSecret, Meters, Page, RefundsDue, SecretKey, Since, Subscription, Venue,
+    Availability, EventSummary, HoldSecret, LogPage, LogQuery, Meters, Page, RefundsDue, SecretKey, Since,
+    Subscription, Venue,
 };
 
 /// A durable, concurrent home of the rules.
@@ -59,6 +60,14 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
         after: u64,
         limit: usize,
     ) -> Result<Page<(u64, RefundsDue)>, EngineError>;
+
+    /// What happened to an event's seats and holds, newest first, for the operator: "why did I lose A-12?".
+    ///
+    /// An engine goes back as far as it remembers, and says how far that was. One that remembers nothing says so.
+    async fn log(&self, venue: &Venue, query: LogQuery) -> Result<LogPage, EngineError> {
+        let _ = (venue, query);
+        Ok(LogPage::default())
+    }
 
     /// A booking.
     async fn booking(&self, booking: BookingId) -> Result<Done, EngineError>;

@@ -36,6 +36,7 @@
 
 mod clock;
 mod engine;
+mod log;
 mod meters;
 mod secret;
 mod view;
@@ -45,6 +46,7 @@ mod embedded;
 pub use clock::Clock;
 pub use embedded::{CheckReport, EmbeddedEngine, EmbeddedOptions, OpenError, backup_file, check_file};
 pub use engine::{Done, Engine, EngineError, IdempotencyKey, Outcome, Request};
+pub use log::{About, LogPage, LogQuery, SeatOwner};
 pub use meters::Meters;
 pub use secret::{HoldSecret, SecretKey};
 pub use view::{

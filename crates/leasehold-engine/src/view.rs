@@ -99,6 +99,8 @@ pub struct Change {
     pub at: Timestamp,
     /// What happened.
     pub kind: Kind,
+    /// The hold it happened to, or that the booking came from.
+    pub hold: Option<HoldId>,
     /// Seats that changed.
     pub seats: Box<[SeatUpdate]>,
     /// Pools that changed, as they stand after it.

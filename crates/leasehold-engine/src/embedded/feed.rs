@@ -89,6 +89,15 @@ impl Feed {
         Availability::Changes { seats, summary }
     }
 
+    /// The changes before a version, or the last ones; newest first.
+    pub(crate) fn before(&self, version: Option<u64>, count: usize) -> Vec<Arc<Change>> {
+        let inside = self.lock();
+        let current = inside.summary.version.number;
+        let skipped = version.map_or(0, |version| (current + 1).saturating_sub(version));
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        inside.changes.iter().rev().skip(skipped).take(count).cloned().collect()
+    }
+
     pub(crate) fn subscribe(self: &Arc<Self>, since: Since) -> Subscription {
         let feed = Arc::clone(self);
         let published = self.published.subscribe();

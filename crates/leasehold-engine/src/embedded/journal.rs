@@ -112,7 +112,7 @@ pub(crate) fn replay_entry(
     let version = get.u64()?;
     let at = Timestamp::from_millis(get.u64()?);
     let kind = *Kind::ALL.get(usize::from(get.u8()?)).ok_or(Damaged)?;
-    let (mut seats, mut pools) = (Vec::new(), Vec::new());
+    let (mut seats, mut pools, mut whose) = (Vec::new(), Vec::new(), None);
     for _ in 0..get.u64()? {
         match get.u8()? {
             IMAGE_EVENT => {
@@ -141,12 +141,15 @@ pub(crate) fn replay_entry(
             }
             IMAGE_HOLD => {
                 let slot = HoldSlot(get.u32()?);
-                state.load_hold(slot, image::get_hold(get)?);
+                let hold = image::get_hold(get)?;
+                whose = Some(hold.id);
+                state.load_hold(slot, hold);
                 touched.push(Touched::Hold(slot));
             }
             IMAGE_HOLD_END => {
                 let slot = HoldSlot(get.u32()?);
                 let id = HoldId::from_raw(get.u128()?).ok_or(Damaged)?;
+                whose = Some(id);
                 let state_then = image::read_hold_state(get.u8()?)?;
                 let version = get.u32()?;
                 let ended_at = Timestamp::from_millis(get.u64()?);
@@ -155,7 +158,9 @@ pub(crate) fn replay_entry(
             }
             IMAGE_BOOKING => {
                 let slot = BookingSlot(get.u32()?);
-                state.load_booking(slot, image::get_booking(get)?);
+                let booking = image::get_booking(get)?;
+                whose = Some(booking.hold);
+                state.load_booking(slot, booking);
                 touched.push(Touched::Booking(slot));
             }
             IMAGE_BLOCK => {
@@ -179,26 +184,29 @@ pub(crate) fn replay_entry(
     let this = state.loading_event(event).ok_or(Damaged)?;
     this.version = version;
     let version = Version { epoch, number: version };
-    Ok((event, Change { version, at, kind, seats: seats.into(), pools: pools.into() }))
+    Ok((event, Change { version, at, kind, hold: whose, seats: seats.into(), pools: pools.into() }))
 }
 
 /// The entry as the stream shows it.
-pub(crate) fn change_of(epoch: Epoch, changes: &Changes, entry: &Entry) -> Change {
+pub(crate) fn change_of(state: &State, changes: &Changes, entry: &Entry) -> Change {
     let touched = changes.touched_by(entry);
     // Exactly as much room as is needed: every entry comes through here.
     let mut seats = Vec::with_capacity(touched.iter().filter(|one| matches!(one, Touched::Seat(..))).count());
-    let mut pools = Vec::new();
+    let (mut pools, mut hold) = (Vec::new(), None);
     for thing in touched {
         match thing {
             Touched::Seat(_, seat, _, status) => seats.push(SeatUpdate { seat: *seat, status: *status }),
             Touched::Pool(_, pool, counts) => pools.push((*pool, **counts)),
+            Touched::Hold(slot) => hold = state.hold_at(*slot).map(|hold| hold.id),
+            Touched::Booking(slot) => hold = state.booking_at(*slot).map(|booking| booking.hold),
             _ => {}
         }
     }
     Change {
-        version: Version { epoch, number: entry.version },
+        version: Version { epoch: state.epoch(), number: entry.version },
         at: entry.at,
         kind: entry.kind,
+        hold,
         seats: seats.into(),
         pools: pools.into(),
     }
@@ -259,13 +267,16 @@ mod tests {
         let seat = |status| SeatUpdate { seat: SeatNo(0), status };
         let pool = |held| (PoolNo(0), PoolCounts { capacity: 2, held, sold: 0, blocked: 0 });
         let shown: Vec<Change> =
-            changes.entries.iter().map(|entry| change_of(Epoch::FIRST, &changes, entry)).collect();
+            changes.entries.iter().map(|entry| change_of(&state, &changes, entry)).collect();
         assert_eq!(
             shown.iter().map(|change| change.kind).collect::<Vec<_>>(),
             [Kind::HoldExpired, Kind::HoldCreated]
         );
         assert_eq!((&*shown[0].seats, &*shown[0].pools), (&[seat(SeatStatus::Free)][..], &[pool(0)][..]));
         assert_eq!((&*shown[1].seats, &*shown[1].pools), (&[seat(SeatStatus::Held)][..], &[pool(2)][..]));
+
+        let whose = |id| Some(HoldId::from_raw(id).unwrap());
+        assert_eq!((shown[0].hold, shown[1].hold), (whose(1), whose(2)));
 
         let mut journal = Vec::new();
         changes.entries.iter().for_each(|entry| put_entry(&mut journal, &state, &changes, entry));

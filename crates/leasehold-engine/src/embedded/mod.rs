@@ -12,6 +12,7 @@ mod check;
 mod feed;
 mod gate;
 mod hall;
+mod history;
 mod image;
 mod journal;
 mod keys;
@@ -50,8 +51,8 @@ use self::shared::{Job, Reading, Shared};
 use self::store::Store;
 use self::writer::Writer;
 use crate::{
-    Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, Meters,
-    Outcome, Page, RefundsDue, Request, SecretKey, Since, Subscription, Venue,
+    Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage,
+    LogQuery, Meters, Outcome, Page, RefundsDue, Request, SecretKey, Since, Subscription, Venue,
 };
 
 /// Holds that one read looks at, while commands wait.
@@ -389,6 +390,10 @@ impl Engine for EmbeddedEngine {
             (!due.payments.is_empty()).then_some(due)
         };
         self.look_through_holds(after, limit, refunds).await
+    }
+
+    async fn log(&self, venue: &Venue, query: LogQuery) -> Result<LogPage, EngineError> {
+        self.look_back(&*self.hall_of(venue)?, query).await
     }
 
     async fn booking(&self, booking: BookingId) -> Result<Done, EngineError> {

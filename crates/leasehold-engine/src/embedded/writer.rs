@@ -295,7 +295,7 @@ impl Writer {
                     _ => {}
                 }
             }
-            published.push((entry.event, change_of(state.epoch(), changes, entry)));
+            published.push((entry.event, change_of(state, changes, entry)));
         }
         changes.forgotten.iter().for_each(|forgotten| projection.mark(forgotten, state));
         changes.clear();
