@@ -9,6 +9,7 @@ mod booking;
 mod event;
 mod hold;
 mod lock;
+mod log;
 mod problem;
 
 pub use availability::{Availability, PoolCount, SeatChange, SeatCounts, StreamChange, StreamReset};
@@ -23,6 +24,7 @@ pub use hold::{
     PaymentView, RefundList, RefundView, RevokeHold,
 };
 pub use lock::{AcquireLock, LockGrant, LockList, LockRelease, LockRenewal, LockView, RenewLock, TtlAdvice};
+pub use log::{LogEntryView, LogView, SeatOwnerView, TroubleList, TroubleView};
 pub use problem::{Code, Problem};
 
 /// The header that carries a hold's secret.

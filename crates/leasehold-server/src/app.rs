@@ -13,6 +13,8 @@ use crate::http::{AvailabilityCache, Pages, VenueCache};
 use crate::limits::Limits;
 use crate::locks::Locks;
 use crate::meters::HttpMeters;
+use crate::recent::Recently;
+use crate::rush::RushDesk;
 
 /// Shared by all handlers.
 pub(crate) type App = Arc<AppState>;
@@ -28,6 +30,8 @@ pub(crate) struct AppState {
     pub(crate) availability: AvailabilityCache,
     pub(crate) venues: VenueCache,
     pub(crate) pages: Pages,
+    pub(crate) recently: Recently,
+    pub(crate) rush: RushDesk,
     /// Cancelled when the server stops: streams end then.
     pub(crate) stopping: CancellationToken,
     requests: AtomicUsize,
@@ -63,6 +67,8 @@ impl AppState {
             registry,
             availability: AvailabilityCache::default(),
             venues: VenueCache::default(),
+            recently: Recently::default(),
+            rush: RushDesk::default(),
             stopping,
             requests: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Network;
+use crate::{Network, Rush};
 
 /// Settings of the server.
 #[derive(Debug, Clone)]
@@ -33,6 +33,19 @@ pub struct ServerConfig {
     pub require_idempotency_key: bool,
     /// What the buyer's page offers once something is held.
     pub checkout: Checkout,
+    /// From where the console may be used.
+    pub operators: Operators,
+    /// A rush that the console may start. For demonstrations only.
+    pub rush: Option<Rush>,
+}
+
+/// Who counts as an operator while there are no API keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operators {
+    /// Whoever is on this machine.
+    ThisMachine,
+    /// Whoever can connect.
+    Anywhere,
 }
 
 /// How the buyer's page lets buyers pay.
@@ -69,6 +82,8 @@ impl Default for ServerConfig {
             trusted_proxies: Vec::new(),
             require_idempotency_key: false,
             checkout: Checkout::None,
+            operators: Operators::ThisMachine,
+            rush: None,
         }
     }
 }

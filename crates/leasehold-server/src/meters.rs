@@ -1,5 +1,7 @@
 //! What the server counts beside the engine.
 
+mod durations;
+
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use http::StatusCode;
@@ -9,6 +11,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use self::durations::Durations;
+
 /// The server's counters.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpMeters {
@@ -16,6 +20,7 @@ pub(crate) struct HttpMeters {
     pub(crate) streams: Gauge<i64, AtomicI64>,
     pub(crate) turned_away: Counter,
     pub(crate) timed_out: Counter,
+    seconds: Durations,
     responses: Family<Status, Counter>,
     /// The statuses of 100 to 599, looked up once.
     by_status: Vec<Option<Counter>>,
@@ -44,6 +49,7 @@ impl Default for HttpMeters {
             streams: Gauge::default(),
             turned_away: Counter::default(),
             timed_out: Counter::default(),
+            seconds: Durations::default(),
             responses,
             by_status,
         }
@@ -51,7 +57,11 @@ impl Default for HttpMeters {
 }
 
 impl HttpMeters {
-    pub(crate) fn answered(&self, status: StatusCode) {
+    /// Counts an answer, and its time unless it took as long as its client wanted.
+    pub(crate) fn answered(&self, status: StatusCode, seconds: Option<f64>) {
+        if let Some(seconds) = seconds {
+            self.seconds.observe(seconds);
+        }
         let _total = match self.by_status.get(usize::from(status.as_u16())) {
             Some(Some(counter)) => counter.inc(),
             _ => self.responses.get_or_create(&Status { status: status.as_u16() }).inc(),
@@ -64,6 +74,7 @@ impl HttpMeters {
         registry.register("connections", "Open connections", self.connections.clone());
         registry.register("streams", "Open streams", self.streams.clone());
         registry.register("turned_away", "Requests and connections turned away", self.turned_away.clone());
+        registry.register_collector(Box::new(self.seconds.clone()));
         registry.register("timed_out", "Connections that took too long", self.timed_out.clone());
     }
 }

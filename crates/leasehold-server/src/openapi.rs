@@ -3,7 +3,9 @@
 use leasehold_api as api;
 use utoipa::OpenApi;
 
-use crate::http::{availability, blocks, bookings, events, health, holds, locks, payments, stream, venues};
+use crate::http::{
+    availability, blocks, bookings, events, health, holds, locks, operator, payments, stream, venues,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -41,6 +43,8 @@ use crate::http::{availability, blocks, bookings, events, health, holds, locks, 
         locks::renew,
         locks::release,
         locks::list,
+        operator::log,
+        operator::problems,
         health::alive,
         health::ready,
         health::metrics,

@@ -221,6 +221,10 @@ impl From<LayoutError> for ApiError {
     }
 }
 
+/// The code of an answer that was an error of the server's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GivenCode(pub(crate) Code);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code.status()).expect("codes have valid statuses");
@@ -239,6 +243,10 @@ impl IntoResponse for ApiError {
                 headers.insert(header, value.try_into().expect("digits and a fixed name are a header value"));
             }
         }
+        if status.is_server_error() {
+            response.extensions_mut().insert(GivenCode(self.code));
+        }
+        let headers = response.headers_mut();
         if self.close {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }

@@ -6,7 +6,8 @@ use leasehold_api::Code;
 
 use crate::app::App;
 use crate::http::{
-    availability, blocks, bookings, docs, events, health, holds, locks, pages, payments, stream, venues,
+    availability, blocks, bookings, docs, events, health, holds, locks, operator, pages, payments, stream,
+    venues,
 };
 use crate::problem::ApiError;
 
@@ -34,6 +35,8 @@ pub(crate) fn router(app: App) -> Router {
             "/v1/locks/{name}",
             post(locks::acquire).get(locks::read).patch(locks::renew).delete(locks::release),
         )
+        .route("/v1/operator/events/{event}/log", get(operator::log))
+        .route("/v1/operator/problems", get(operator::problems))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
@@ -41,6 +44,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/docs", get(docs::page))
         .route("/docs/reference.js", get(docs::script))
         .route("/events/{event}", get(pages::event))
+        .route("/console", get(pages::console))
+        .route("/console/rush", get(pages::rush).post(pages::start_rush))
         .route("/web/{file}", get(pages::file))
         .fallback(|| async { ApiError::not_found() })
         .method_not_allowed_fallback(|| async { ApiError::new(Code::MethodNotAllowed) })

@@ -20,7 +20,9 @@ use crate::address::client_address;
 use crate::app::App;
 use crate::connection::Phases;
 use crate::http::locks::LOCK_PATH;
-use crate::problem::ApiError;
+use crate::operators;
+use crate::problem::{ApiError, GivenCode};
+use crate::recent::{Trouble, shortened};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Requests that take longer than this are worth a line in the log.
@@ -72,6 +74,7 @@ impl Inside {
         if path.contains('%') && !path.starts_with(LOCK_PATH) {
             return Err(ApiError::not_found());
         }
+        operators::check(&self.app.config, self.peer, path, request.headers())?;
         // A probe is not load.
         if matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics") {
             return Ok(permit);
@@ -107,15 +110,24 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
                 Err(refusal) => refusal.into_response(),
             };
             let mut response = result;
-            service.app.meters.answered(response.status());
             let streams = method == Method::GET && response.extensions().get::<Streaming>().is_some();
             if !streams {
                 service.phases.answered();
             }
             let (status, seconds) = (response.status(), began.elapsed().as_secs_f64());
             let waited = response.extensions().get::<Waited>().is_some();
+            service.app.meters.answered(status, (!waited && !streams).then_some(seconds));
             if status.is_server_error() || (seconds > SLOW_SECONDS && !waited) {
                 let id = request_id.to_str().unwrap_or_default();
+                service.app.recently.troubles.add(Trouble {
+                    at: service.app.engine.now(),
+                    method: method.to_string(),
+                    path: shortened(path.path()),
+                    status: status.as_u16(),
+                    code: response.extensions().get::<GivenCode>().map(|given| given.0.as_str()),
+                    seconds,
+                    request_id: id.to_owned(),
+                });
                 tracing::warn!(request_id = id, %method, path = path.path(), status = status.as_u16(), seconds, "answered");
             } else {
                 tracing::debug!(request_id = request_id.to_str().unwrap_or_default(), %method, path = path.path(), status = status.as_u16(), seconds, "answered");

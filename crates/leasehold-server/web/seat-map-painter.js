@@ -43,7 +43,7 @@ export class Painter {
   }
 
   /** Paints everything once. Returns whether something still moves. */
-  paint({ plan, view, seats, mine, chosen, suggested, hovered, focused, pools, labels }) {
+  paint({ plan, view, seats, mine, chosen, pointedAt, suggested, hovered, focused, pools, labels }) {
     const context = this.#context;
     const { scale, x: left, y: top } = view;
     const ratio = this.ratio;
@@ -59,6 +59,7 @@ export class Painter {
     this.#seats(visible, plan, seats, { mine, chosen, suggested }, scale, shown);
     if (scale < PICK_PIXELS * 1.35) this.#names(visible, plan, scale, seats);
     if (scale >= NUMBER_PIXELS) this.#numbers(visible, plan, seats, labels, { mine, chosen }, shown);
+    for (const seat of pointedAt) this.#ring(plan, seat, this.colours.suggested, scale, Math.max(0.62, 7 / scale));
     if (hovered?.seat !== undefined) this.#ring(plan, hovered.seat, this.colours.ink, scale, 0.56);
     if (focused !== undefined && focused !== null) this.#ring(plan, focused, this.colours.focus, scale, 0.66);
     return this.#paintFlashes(plan, scale);

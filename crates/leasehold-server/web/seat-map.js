@@ -212,7 +212,7 @@ export class SeatMap extends HTMLElement {
     if (!detail.all) {
       for (const [seat, letter] of detail.seats) this.#painter.flash(seat, letter);
     }
-    const lost = [...this.#chosen].filter((seat) => this.#live.seats[seat] !== 'f');
+    const lost = this.#isLook ? [] : [...this.#chosen].filter((seat) => this.#live.seats[seat] !== 'f');
     this.#paintSoon();
     this.#tell('change', { kind: detail.kind, at: detail.at });
     if (lost.length > 0) {
@@ -450,12 +450,13 @@ export class SeatMap extends HTMLElement {
     const focused = grid.matches(':focus') && this.#plan ? this.#cursor.seat : null;
     if (this.#plan && this.#live) this.#cursor.show({ seats: this.#live.seats, ids: this.#live.venue.seat_ids, label: this.#label, chosen: this.#chosen, mine: this.#mine });
     return this.#painter.paint({
-      plan: this.#plan, view: this.#view, seats: this.#live?.seats ?? [], mine: this.#mine, chosen: this.#chosen,
-      suggested: this.#suggested, hovered: this.#hovered, focused, pools: this.pools, labels: this.#label,
+      plan: this.#plan, view: this.#view, seats: this.#live?.seats ?? [], mine: this.#mine, chosen: this.#isLook ? NONE : this.#chosen,
+      pointedAt: this.#isLook ? this.#chosen : NONE, suggested: this.#suggested, hovered: this.#hovered, focused, pools: this.pools, labels: this.#label,
     });
   }
 }
 
+const NONE = new Set();
 const STATES = { f: 'free', h: 'in someone’s cart', s: 'sold', b: 'not on sale' };
 
 function inside(outline, { x, y }) {

@@ -3,18 +3,23 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use leasehold_api::{CreateEvent, EventView, LayoutSpec, PolicySpec, PoolSpec, SectionSpec};
 use leasehold_client::{Client, Request};
-use leasehold_server::{Checkout, ServerConfig};
+use leasehold_server::{Checkout, Rush, ServerConfig};
 
 use crate::crowd::Crowd;
 use crate::locks::LockStore;
+use crate::rush::{self, Audience, RushArgs, Target};
 use crate::serve::Running;
 use crate::{logging, signals};
 
 const EVENT: &str = "arena";
+/// How long a rush from the console goes on: long enough to be one, short enough to be waited for.
+const RUSH_TIME: Duration = Duration::from_secs(5);
 /// People on the floor.
 const STANDING: u32 = 600;
 /// From the floor to the roof. About 5,000 seats in all.
@@ -65,11 +70,18 @@ pub(crate) async fn demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let folder = tempfile::tempdir()?;
     let data = args.data.clone().unwrap_or_else(|| folder.path().join("demo.db"));
     let stop = signals::stop_on_signal()?;
-    let config = ServerConfig { checkout: Checkout::StandIn, ..ServerConfig::default() };
+    // The rush goes to the server it is started from, whose address is known when it listens.
+    let address = Arc::new(OnceLock::new());
+    let rush = Rush::new({
+        let address = Arc::clone(&address);
+        move || Box::pin(rush_against(address.get().copied()))
+    });
+    let config = ServerConfig { checkout: Checkout::StandIn, rush: Some(rush), ..ServerConfig::default() };
     let locks = LockStore::BesideData;
     let running = Running::start(args.listen, &data, &locks, config, stop.clone())
         .await
         .context("the demo did not start; is another one running? Choose another port with --listen")?;
+    address.get_or_init(|| running.address);
     let url = format!("http://{}", running.address);
     let event = open_venue(&url).await?;
     print_welcome(&url, args.crowd);
@@ -78,6 +90,15 @@ pub(crate) async fn demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     crowd.ended().await;
     println!("\nstopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Two hundred users, three seats, and the report as the console draws it.
+async fn rush_against(address: Option<SocketAddr>) -> Result<serde_json::Value, String> {
+    let address = address.ok_or("the server does not listen yet")?;
+    let args = RushArgs::published(RUSH_TIME);
+    let report = rush::rush(&args, &Target::from(address), Audience::Nobody).await;
+    let report = report.map_err(|error| format!("{error:#}"))?;
+    serde_json::to_value(&report).map_err(|error| error.to_string())
 }
 
 /// An arena of three tiers around a standing floor. Kept when the data file has it already.

@@ -122,13 +122,13 @@ fn perform(command: Command) -> anyhow::Result<ExitCode> {
 /// Against the server that was named, or against one of its own that ends with the run.
 async fn run_rush(args: rush::RushArgs) -> anyhow::Result<ExitCode> {
     if let Some(target) = args.target().await? {
-        let report = rush::rush(&args, &target).await?;
+        let report = rush::rush(&args, &target, rush::Audience::Terminal).await?;
         rush::show(&args, &report)?;
         return Ok(report.exit_code().into());
     }
     let folder = tempfile::tempdir()?;
     let server = serve::Running::start_private(&folder.path().join("rush.db")).await?;
-    let report = rush::rush(&args, &rush::Target::from(server.address)).await;
+    let report = rush::rush(&args, &rush::Target::from(server.address), rush::Audience::Terminal).await;
     server.stop().await;
     let report = report?;
     rush::show(&args, &report)?;

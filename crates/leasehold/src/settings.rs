@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use leasehold_lock::StoreOptions;
-use leasehold_server::{Network, Rate, ServerConfig};
+use leasehold_server::{Network, Operators, Rate, ServerConfig};
 use serde::Deserialize;
 
 use crate::locks::LockStore;
@@ -40,6 +40,10 @@ pub(crate) struct Settings {
     /// Listen beyond this machine although anyone who can connect can sell, cancel and block
     #[arg(long, env = "LEASEHOLD_INSECURE_LISTEN_WITHOUT_KEYS", num_args = 0..=1, default_missing_value = "true")]
     pub(crate) insecure_listen_without_keys: Option<bool>,
+
+    /// Let the console be used from other machines although anyone who can connect can then see and revoke everything
+    #[arg(long, env = "LEASEHOLD_INSECURE_CONSOLE_WITHOUT_KEYS", num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) insecure_console_without_keys: Option<bool>,
 
     /// Refuse writes without an Idempotency-Key
     #[arg(long, env = "LEASEHOLD_REQUIRE_IDEMPOTENCY_KEY", num_args = 0..=1, default_missing_value = "true")]
@@ -91,6 +95,9 @@ impl Settings {
             insecure_listen_without_keys: self
                 .insecure_listen_without_keys
                 .or(file.insecure_listen_without_keys),
+            insecure_console_without_keys: self
+                .insecure_console_without_keys
+                .or(file.insecure_console_without_keys),
             require_idempotency_key: self.require_idempotency_key.or(file.require_idempotency_key),
             address_rate: self.address_rate.or(file.address_rate),
             event_rate: self.event_rate.or(file.event_rate),
@@ -141,6 +148,10 @@ impl Settings {
             event_rate: self.event_rate.as_deref().map(rate).transpose().context("--event-rate")?,
             trusted_proxies: proxies.collect::<Result<_, _>>().context("--trusted-proxies")?,
             require_idempotency_key: self.require_idempotency_key.unwrap_or(false),
+            operators: match self.insecure_console_without_keys {
+                Some(true) => Operators::Anywhere,
+                Some(false) | None => Operators::ThisMachine,
+            },
             ..defaults
         })
     }
@@ -168,6 +179,17 @@ mod tests {
         settings.insecure_listen_without_keys = Some(true);
         assert!(settings.listen().is_ok());
         assert!(Settings::default().listen().unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn the_console_is_for_this_machine_unless_told_otherwise() {
+        let operators = |told| {
+            let settings = Settings { insecure_console_without_keys: told, ..Settings::default() };
+            settings.server().unwrap().operators
+        };
+        assert_eq!(operators(None), Operators::ThisMachine);
+        assert_eq!(operators(Some(false)), Operators::ThisMachine);
+        assert_eq!(operators(Some(true)), Operators::Anywhere);
     }
 
     #[test]

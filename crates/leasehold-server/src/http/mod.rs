@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod holds;
 pub(crate) mod locks;
+pub(crate) mod operator;
 pub(crate) mod pages;
 pub(crate) mod payments;
 pub(crate) mod stream;

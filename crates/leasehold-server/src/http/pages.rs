@@ -4,9 +4,9 @@
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::Encoded;
+use super::{Encoded, json};
 use crate::app::App;
 use crate::config::{Checkout, ServerConfig};
 use crate::problem::ApiError;
@@ -19,6 +19,10 @@ const IMAGE: &str = "image/svg+xml";
 /// What the buyer's page has in its first line, and what stands there instead in the demonstration.
 const CHECKOUT_NONE: &str = "data-checkout=\"none\"";
 const CHECKOUT_STAND_IN: &str = "data-checkout=\"stand-in\"";
+
+/// The same in the console, for the button that starts a rush.
+const RUSH_NONE: &str = "data-rush=\"none\"";
+const RUSH_READY: &str = "data-rush=\"ready\"";
 
 /// Scripts, styles and answers of this server only, and markup is never made of text.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -37,13 +41,25 @@ const FILES: &[(&str, &str, &[u8])] = &files![
     "bank.js": SCRIPT,
     "base.css": STYLE,
     "cart.js": SCRIPT,
+    "chart.js": SCRIPT,
     "choose-view.js": SCRIPT,
+    "console-dialog.js": SCRIPT,
+    "console-health.js": SCRIPT,
+    "console-locks.js": SCRIPT,
+    "console-metrics.js": SCRIPT,
+    "console-rush.js": SCRIPT,
+    "console-sales.js": SCRIPT,
+    "console-seats.js": SCRIPT,
+    "console.css": STYLE,
+    "console.html": HTML,
+    "console.js": SCRIPT,
     "dom.js": SCRIPT,
     "event.css": STYLE,
     "event.html": HTML,
     "event.js": SCRIPT,
     "hold-view.js": SCRIPT,
     "icon.svg": IMAGE,
+    "log-words.js": SCRIPT,
     "pay-view.js": SCRIPT,
     "seat-map-cursor.js": SCRIPT,
     "seat-map-layout.js": SCRIPT,
@@ -72,6 +88,24 @@ pub(crate) async fn event(State(app): State<App>, Path(_): Path<String>, headers
     app.pages.send("event.html", &headers)
 }
 
+/// `/console`: the operator's page.
+pub(crate) async fn console(State(app): State<App>, headers: HeaderMap) -> Response {
+    app.pages.send("console.html", &headers)
+}
+
+/// `/console/rush`: how the rush stands that was started from the console. Only in the demonstration.
+pub(crate) async fn rush(State(app): State<App>) -> Result<Response, ApiError> {
+    app.config.rush.as_ref().ok_or_else(ApiError::not_found)?;
+    Ok(json(StatusCode::OK, &app.rush.show()))
+}
+
+/// Starts one, unless one goes on.
+pub(crate) async fn start_rush(State(app): State<App>) -> Result<Response, ApiError> {
+    let rush = app.config.rush.as_ref().ok_or_else(ApiError::not_found)?;
+    app.rush.start(rush);
+    Ok(json(StatusCode::ACCEPTED, &app.rush.show()))
+}
+
 /// `/web/{file}`: what the pages are made of.
 pub(crate) async fn file(
     State(app): State<App>,
@@ -87,12 +121,13 @@ impl Pages {
     /// Compresses everything once.
     pub(crate) fn new(config: &ServerConfig) -> Self {
         let page = |(name, kind, bytes): &(&'static str, &'static str, &'static [u8])| {
-            let content = match config.checkout {
-                Checkout::StandIn if *name == "event.html" => {
-                    let text = String::from_utf8_lossy(bytes).replace(CHECKOUT_NONE, CHECKOUT_STAND_IN);
-                    Encoded::new(text.into())
+            let text = |from, to| Encoded::new(String::from_utf8_lossy(bytes).replace(from, to).into());
+            let content = match *name {
+                "event.html" if config.checkout == Checkout::StandIn => {
+                    text(CHECKOUT_NONE, CHECKOUT_STAND_IN)
                 }
-                Checkout::None | Checkout::StandIn => Encoded::new(Bytes::from_static(bytes)),
+                "console.html" if config.rush.is_some() => text(RUSH_NONE, RUSH_READY),
+                _ => Encoded::new(Bytes::from_static(bytes)),
             };
             Page { name, kind, content }
         };

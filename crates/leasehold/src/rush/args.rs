@@ -91,6 +91,25 @@ pub(crate) enum Confirming {
 }
 
 impl RushArgs {
+    /// The published run, shortened to this time: 200 users against 3 seats.
+    pub(crate) fn published(duration: Duration) -> Self {
+        Self {
+            url: None,
+            seats: 3,
+            users: 200,
+            duration,
+            event: None,
+            pool: None,
+            shape: Shape::Hot,
+            hold_ttl: None,
+            no_confirm: false,
+            rate: None,
+            json: false,
+            report: None,
+            i_own_this_server: false,
+        }
+    }
+
     /// The server that `--url` names, if load may go there; `None` when the caller is to start one.
     pub(crate) async fn target(&self) -> anyhow::Result<Option<Target>> {
         let reach = if self.i_own_this_server { Reach::Anywhere } else { Reach::Loopback };
@@ -142,6 +161,12 @@ mod tests {
         assert_eq!(args.shape, Shape::Hot);
         assert_eq!(args.confirming(), Confirming::Always);
         assert!(args.url.is_none() && args.rate.is_none() && args.pool.is_none());
+    }
+
+    #[test]
+    fn the_published_run_of_another_length_differs_in_nothing_else() {
+        let args = RushArgs::published(Duration::from_secs(10));
+        assert_eq!(format!("{args:?}"), format!("{:?}", read("").unwrap()));
     }
 
     #[test]

@@ -41,8 +41,17 @@ pub(crate) use target::Target;
 /// An answer that takes longer counts as none.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the load against `target` and reports. Ctrl-C ends it early, with a report; a second one without.
-pub(crate) async fn rush(args: &RushArgs, target: &Target) -> anyhow::Result<Report> {
+/// Who looks on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Somebody at a terminal: a bar is drawn, Ctrl-C ends it early with a report, and a second one without.
+    Terminal,
+    /// Nobody here: it runs to its end.
+    Nobody,
+}
+
+/// Runs the load against `target` and reports.
+pub(crate) async fn rush(args: &RushArgs, target: &Target, audience: Audience) -> anyhow::Result<Report> {
     let run = format!("{:012x}", Random::fresh(0).next() >> 16);
     let event = args.event.clone().unwrap_or_else(|| format!("rush-{run}"));
     let wanted = Wanted { event, seats: args.seats, pool: args.pool };
@@ -63,10 +72,13 @@ pub(crate) async fn rush(args: &RushArgs, target: &Target) -> anyhow::Result<Rep
         pace,
         live: Live::default(),
     });
+    let watched = audience == Audience::Terminal;
     let everyone = tokio::select! {
         everyone = crowd(&plan, clients) => everyone?,
-        () = progress::watch(&plan, args.duration) => unreachable!("the bar is drawn until it is dropped"),
-        stopped = two_interrupts(&stop) => return Err(stopped),
+        () = progress::watch(&plan, args.duration), if watched => {
+            unreachable!("the bar is drawn until it is dropped")
+        }
+        stopped = two_interrupts(&stop), if watched => return Err(stopped),
     };
     let elapsed = plan.pace.start().elapsed();
     let holds_due = plan.pace.due_until(Instant::now()).filter(|_| !stop.is_cancelled());

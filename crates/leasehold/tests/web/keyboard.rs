@@ -5,7 +5,7 @@ use leasehold_testkit::Screen;
 use crate::house::{House, Person, rules};
 
 /// Tabs on until an element has the focus, as a person would who does not know how far it is.
-async fn tab_to(person: &mut Person, selector: &str) {
+pub(crate) async fn tab_to(person: &mut Person, selector: &str) {
     let focused = format!("return document.activeElement?.matches({selector:?}) ?? false;");
     for _ in 0..60 {
         if person.run(&focused).await == true {

@@ -5,6 +5,7 @@
 
 mod accessibility;
 mod buying;
+mod console;
 mod house;
 mod keyboard;
 mod large;

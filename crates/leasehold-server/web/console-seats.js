@@ -1,0 +1,207 @@
+// Seats and log: who has what and until when, what happened to it, and taking it back or keeping it from sale.
+
+import './seat-map.js';
+import { ask } from './api.js';
+import { clock, make, random, write } from './dom.js';
+import { askFor } from './console-dialog.js';
+import { tenures, time, what, who } from './log-words.js';
+
+const HOLDS_SHOWN_MAX = 100;
+const HOLDS_INTERVAL_MS = 2_000;
+const ENTRIES_SHOWN_MAX = 100;
+
+export function seatsView(desk) {
+  const map = make('seat-map', { look: true, id: 'map', 'aria-label': 'Seat map' });
+  const kind = make('select.input', { id: 'find-kind', 'aria-label': 'Find by' }, [['seat', 'Seat'], ['holder', 'Holder'], ['order', 'Order or payment'], ['hold', 'Hold']].map(([value, name]) => make('option', { value }, name)));
+  const text = make('input.input', { id: 'find-text', 'aria-label': 'What to find', autocomplete: 'off', spellcheck: 'false', placeholder: '104-3-7' });
+  const form = make('form.find', { on: { submit: (event) => { event.preventDefault(); find(kind.value, text.value.trim()); } } }, kind, text, make('button.button.primary', { type: 'submit', id: 'find' }, 'Find'));
+  const answer = make('div', { id: 'answer', 'aria-live': 'polite' }, hint());
+  const rows = make('tbody');
+  const count = make('p.muted', {});
+  let asked = null;
+  let stopped = false;
+  let changedAt = 0;
+
+  map.addEventListener('seat-map-press', ({ detail }) => {
+    kind.value = 'seat';
+    text.value = detail.seat;
+    find('seat', detail.seat);
+  });
+  // What is shown of a seat is read again when something happened, but not for every change of a busy sale.
+  map.addEventListener('seat-map-change', ({ detail }) => {
+    if (asked === null || Date.now() - changedAt < 500) return;
+    changedAt = Date.now();
+    const shown = asked;
+    if (shown.kind !== 'seat' || detail.kind === 'loaded') return;
+    if (map.statusOf(shown.text) !== shown.status) find(shown.kind, shown.text, { quietly: true });
+  });
+
+  async function find(by, value, { quietly = false } = {}) {
+    if (value === '') return;
+    asked = { kind: by, text: value, status: map.statusOf(value) };
+    const mine = asked;
+    try {
+      const { body } = await ask(`/v1/operator/events/${desk.event}/log?${by}=${encodeURIComponent(value)}&limit=${ENTRIES_SHOWN_MAX}`);
+      if (asked !== mine) return;
+      if (by === 'seat' && !quietly) map.showSeats([value]);
+      if (by === 'seat') map.setAttribute('chosen', value);
+      answer.replaceChildren(...shown(by, value, body));
+    } catch (problem) {
+      if (asked !== mine) return;
+      const words = problem.code === 'not-found' ? `There is no ${by} “${value}” in this event.` : problem.message;
+      answer.replaceChildren(make('p.empty', {}, words));
+    }
+  }
+
+  function shown(by, value, log) {
+    const parts = [];
+    if (by === 'seat') parts.push(owner(value, log), fates(value, log));
+    else parts.push(summary(by, value, log));
+    parts.push(timeline(log));
+    return parts;
+  }
+
+  /** Who has the seat now, and what can be done about it. */
+  function owner(seat, log) {
+    const { hold_id, booking_id, block_id } = log.owner ?? {};
+    const actions = make('div.actions');
+    let state;
+    let lines = [];
+    if (block_id) {
+      const block = log.blocks[0];
+      [state, lines] = ['Blocked', [['Reason', block?.reason ?? 'none given'], ['Since', time(block?.created_at)], ['Seats', block?.seats.join(', ')]]];
+      actions.append(action('unblock', 'End the block', () => unblock(block_id, seat)));
+    } else if (booking_id) {
+      const booking = log.bookings.find((one) => one.booking_id === booking_id);
+      [state, lines] = ['Sold', [['To', booking?.holder ?? 'a buyer without a name'], ['Order', booking?.order_ref ?? '–'], ['Payment', booking?.payment_ref ?? '–'], ['Booked', time(booking?.booked_at)], ['Booking', booking_id]]];
+    } else if (hold_id) {
+      const hold = log.holds.find((one) => one.hold_id === hold_id);
+      [state, lines] = [hold?.state === 'confirming' ? 'Being paid for' : 'Held', [['By', who(hold)], ['Until', `${time(hold?.expires_at)} (${clock(hold?.expires_in_ms ?? 0)} left)`], ['Hold', hold_id]]];
+      actions.append(action('revoke', 'Take it back', () => revoke(hold_id, seat)));
+    } else {
+      [state, lines] = ['Free', [['', 'Anybody can hold it.']]];
+      actions.append(action('block', 'Keep from sale', () => block(seat)));
+    }
+    return make('section.card.owner', { id: 'owner', 'data-state': state }, make('div.head', {}, make('h3', {}, map.wordsFor(seat)), make('span', { class: `state ${state.split(' ')[0].toLowerCase()}` }, state)),
+      make('dl', {}, lines.flatMap(([name, text_]) => [make('dt', {}, name), make('dd', {}, text_ ?? '–')])), actions);
+  }
+
+  /** The answer to "why did I lose it?", for everybody who had it. */
+  function fates(seat, log) {
+    const all = tenures(seat, log);
+    if (all.length === 0) return make('p.empty', {}, log.looked_back_to ? 'Nobody has had this seat as far back as the log goes.' : 'This store keeps no log.');
+    return make('section.card', { id: 'fates' }, make('h3', {}, 'Who had it, and how they lost it'), make('ol.fates', {}, all.reverse().map((one) => make('li', {},
+      make('strong', {}, one.who), ` ${one.sold ? 'bought' : 'had'} it from ${time(one.from)}`, one.to ? ` until ${time(one.to)}: ${one.why}.` : one.sold ? ` and owns it${one.order ? ` (${one.order})` : ''}.` : ' and has it now.'))));
+  }
+
+  function summary(by, value, log) {
+    if (log.entries.length === 0) return make('p.empty', {}, `The log has nothing about this ${by === 'order' ? 'order or payment' : by}. It goes back ${log.looked_back_to ? `to version ${log.looked_back_to}` : 'nowhere'}.`);
+    return make('section.card', { id: 'found' }, make('h3', {}, value), make('ul.found', {}, log.holds.map((hold) => {
+      const booking = log.bookings.find((one) => one.hold_id === hold.hold_id);
+      const items = (booking ?? hold).items.map((item) => item.seat ?? `${item.pool} × ${item.quantity}`).join(', ');
+      const live = hold.state === 'held' || hold.state === 'confirming';
+      return make('li', {}, make('span', { class: `state ${hold.state}` }, booking?.state === 'cancelled' ? 'cancelled' : hold.state), make('span', {}, make('strong', {}, items), make('small.muted', {}, `${who(hold)} · ${booking?.order_ref ?? hold.hold_id}${live ? ` · ${clock(hold.expires_in_ms)} left` : ''}`)),
+        live ? action('revoke', 'Take it back', () => revoke(hold.hold_id)) : null);
+    })));
+  }
+
+  function timeline(log) {
+    const of = (id) => log.holds.find((hold) => hold.hold_id === id);
+    return make('section.card', { id: 'timeline' }, make('h3', {}, 'Log'), make('ol.timeline', {}, log.entries.map((entry) => make('li', {},
+      make('time.figures', { datetime: entry.at }, time(entry.at)), make('span', {}, make('strong', {}, what(entry.kind)), entry.hold_id ? ` · ${who(of(entry.hold_id))}` : '', entry.reason ? ` · “${entry.reason}”` : '', make('small.muted', {}, places(entry)))))),
+      log.next ? make('p.muted', {}, 'Older entries are in the API: pass `next` as `before`.') : null);
+  }
+
+  function places({ seats = [], pools = [] }) {
+    const names = seats.map(([seat]) => seat);
+    const listed = names.length > 6 ? `${names.slice(0, 6).join(', ')} and ${names.length - 6} more` : names.join(', ');
+    return [listed, ...pools.map((pool) => `${pool.id}: ${pool.free} free`)].filter((part) => part !== '').join(' · ');
+  }
+
+  // ---- what an operator does ----
+
+  async function perform(work, done) {
+    try {
+      await work();
+      desk.speak(done);
+    } catch (problem) {
+      desk.speak(`That did not work: ${problem.message}`);
+      answer.prepend(make('p.wrong', { role: 'alert' }, `That did not work: ${problem.document?.title ?? problem.message}`));
+      return;
+    }
+    if (asked) await find(asked.kind, asked.text, { quietly: true });
+    await holds();
+  }
+
+  async function revoke(hold, seat) {
+    const said = await askFor({ title: 'Take the hold back?', text: `${seat ? map.wordsFor(seat) : 'Everything in it'} goes back on sale at once, also if somebody is paying for it right now.`, fields: [{ name: 'reason', label: 'Reason, for the log' }], go: 'Take it back' });
+    if (said) await perform(() => ask(`/v1/holds/${hold}/revoke`, { method: 'POST', body: reason(said.reason), key: random() }), 'The hold was taken back.');
+  }
+
+  async function block(seat) {
+    const said = await askFor({ title: 'Keep from sale?', text: 'Nobody can hold these seats until the block ends. Each must be free.', fields: [{ name: 'seats', label: 'Seats, with spaces between them', value: seat }, { name: 'reason', label: 'Reason, for the log' }], go: 'Keep from sale' });
+    if (!said) return;
+    const seats = said.seats.split(/[\s,]+/).filter((one) => one !== '');
+    await perform(() => ask(`/v1/events/${desk.event}/blocks`, { method: 'POST', body: { seats, ...reason(said.reason) }, key: random() }), 'The seats are kept from sale.');
+  }
+
+  async function unblock(id, seat) {
+    const said = await askFor({ title: 'End the block?', text: `${map.wordsFor(seat)}, and whatever else is in the block, goes on sale at once.`, fields: [], go: 'End the block' });
+    if (said) await perform(() => ask(`/v1/events/${desk.event}/blocks/${id}`, { method: 'DELETE', key: random() }), 'The block has ended.');
+  }
+
+  // ---- the holds that live ----
+
+  async function holds() {
+    if (stopped || !desk.event) return;
+    let page;
+    try {
+      page = (await ask(`/v1/events/${desk.event}/holds?limit=${HOLDS_SHOWN_MAX}`)).body;
+    } catch {
+      return;
+    }
+    write(count, page.holds.length === 0 ? 'Nobody holds anything right now.' : page.next ? `The first ${HOLDS_SHOWN_MAX} of them.` : `${page.holds.length} of them.`);
+    // Whoever is about to press a button in the list keeps it where it is.
+    if (rows.contains(document.activeElement) || rows.matches(':hover')) return;
+    page.holds.sort((one, other) => one.expires_in_ms - other.expires_in_ms);
+    rows.replaceChildren(...page.holds.map((hold) => make('tr', {},
+      make('th', { scope: 'row' }, make('button.link', { type: 'button', on: { click: () => { kind.value = 'hold'; text.value = hold.hold_id; find('hold', hold.hold_id); } } }, who(hold))),
+      make('td', {}, hold.items.map((item) => item.seat ?? `${item.pool} × ${item.quantity}`).join(', ')), make('td', {}, make('span', { class: `state ${hold.state}` }, hold.state === 'confirming' ? 'paying' : hold.state)), make('td.number.figures', {}, clock(hold.expires_in_ms)))));
+  }
+
+  function chosen() {
+    asked = null;
+    answer.replaceChildren(hint());
+    map.setAttribute('chosen', '');
+    map.setAttribute('src', `/v1/events/${desk.event}`);
+    holds();
+  }
+
+  const timer = setInterval(() => document.hidden || holds(), HOLDS_INTERVAL_MS);
+  if (desk.event) chosen();
+  return {
+    elements: [
+      make('h2.unseen', {}, 'Seats and log'),
+      make('div.split', {},
+        make('div.left', {}, make('div.card.flush', {}, map), make('section.card', {}, make('div.head', {}, make('h3', {}, 'Held right now'), count), make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'Holds' }, make('table', {}, make('thead', {}, make('tr', {}, ['Holder', 'What', 'State', 'Left'].map((head, place) => make('th', { scope: 'col', class: place === 3 ? 'number' : null }, head)))), rows)))),
+        make('div.right', {}, make('section.card', {}, make('h3', {}, 'Find'), form), answer)),
+    ],
+    chosen,
+    leave: () => {
+      stopped = true;
+      clearInterval(timer);
+    },
+  };
+}
+
+function hint() {
+  return make('p.empty', {}, 'Click a seat, or find a holder, an order or a hold. The log says who had it, until when, and how it was lost.');
+}
+
+function action(id, text, go) {
+  return make('button.button.small', { type: 'button', 'data-action': id, on: { click: go } }, text);
+}
+
+function reason(text) {
+  return text === '' ? {} : { reason: text };
+}

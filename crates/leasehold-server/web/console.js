@@ -1,0 +1,108 @@
+// The operator's console: which event, which view, and the numbers that all views share.
+
+import { ask } from './api.js';
+import { make, write } from './dom.js';
+import { Metrics } from './console-metrics.js';
+import { salesView } from './console-sales.js';
+import { seatsView } from './console-seats.js';
+import { locksView } from './console-locks.js';
+import { healthView } from './console-health.js';
+import { rushView } from './console-rush.js';
+
+const EVENTS_INTERVAL_MS = 2_000;
+const PAGES_MAX = 10;
+
+const at = (id) => document.getElementById(id);
+const metrics = new Metrics();
+const hasRush = document.documentElement.dataset.rush === 'ready';
+const views = { sales: salesView, seats: seatsView, locks: locksView, health: healthView, ...(hasRush ? { rush: rushView } : {}) };
+let view = null;
+let events = [];
+let pages = 1;
+
+/** What every view is given. */
+const desk = {
+  metrics,
+  get events() {
+    return events;
+  },
+  get event() {
+    return at('event').value;
+  },
+  choose(id, then) {
+    at('event').value = id;
+    chosen();
+    if (then) location.hash = then;
+  },
+  moreEvents() {
+    pages = Math.min(pages + 1, PAGES_MAX);
+    readEvents();
+  },
+  get hasMoreEvents() {
+    return desk.more && pages < PAGES_MAX;
+  },
+  more: false,
+  speak: (text) => write(at('speech'), text),
+};
+
+at('rush-tab').hidden = !hasRush;
+window.addEventListener('hashchange', () => show(true));
+at('event').addEventListener('change', () => chosen());
+metrics.addEventListener('sample', () => {
+  const state = metrics.reachable ? 'live' : 'behind';
+  at('connection').dataset.state = state;
+  write(at('connection-words'), metrics.reachable ? 'Live' : 'Behind');
+  view?.sample?.();
+});
+metrics.start();
+readEvents().then(() => show(false));
+setInterval(() => document.hidden || readEvents(), EVENTS_INTERVAL_MS);
+
+function show(moved) {
+  const name = views[location.hash.slice(1)] ? location.hash.slice(1) : 'sales';
+  for (const link of document.querySelectorAll('.tabs a')) {
+    if (link.hash === `#${name}`) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  view?.leave?.();
+  view = views[name](desk);
+  at('view').replaceChildren(...view.elements);
+  at('view').dataset.showing = name;
+  if (moved) at('view').focus();
+}
+
+async function readEvents() {
+  const found = [];
+  let after = '';
+  try {
+    for (let page = 0; page < pages; page += 1) {
+      const { body } = await ask(`/v1/events?limit=100${after === '' ? '' : `&after=${after}`}`);
+      found.push(...body.events);
+      desk.more = body.next !== undefined;
+      if (!desk.more) break;
+      after = body.next;
+    }
+  } catch {
+    return;
+  }
+  events = found;
+  list();
+  view?.events?.();
+}
+
+/** The events to choose from. A list that is open under the pointer is left alone. */
+function list() {
+  const select = at('event');
+  if (document.activeElement === select && select.options.length > 0) return;
+  const before = select.value;
+  const same = select.options.length === events.length && [...select.options].every((option, place) => option.value === events[place].id);
+  if (!same) select.replaceChildren(...events.map(({ id, name }) => make('option', { value: id }, name === id ? id : `${name} (${id})`)));
+  if (before !== '' && events.some(({ id }) => id === before)) select.value = before;
+  if (before === '' && events.length > 0) chosen();
+}
+
+function chosen() {
+  const id = at('event').value;
+  at('shop').href = `/events/${id}`;
+  view?.chosen?.();
+}

@@ -1,0 +1,267 @@
+//! The operator's console: every view, every action, and the answer from the log.
+
+use leasehold_api::ItemSpec;
+use leasehold_client::Request;
+use leasehold_testkit::Screen;
+use serde_json::json;
+
+use crate::accessibility::assert_accessible;
+use crate::house::{House, Person, rules};
+
+async fn operator(house: &House, view: &str, event: &str, screen: Screen) -> Person {
+    let mut operator = Person::sit_down(screen).await;
+    operator.open(&house.url(&format!("/console#{view}"))).await;
+    operator.until_there(&format!("#view[data-showing={view}]")).await;
+    let choose = format!(
+        "const select = document.getElementById('event');
+         select.value = {event:?};
+         select.dispatchEvent(new Event('change'));
+         return select.value;"
+    );
+    operator.until(&format!("document.querySelector('#event option[value={event:?}]')")).await;
+    assert_eq!(operator.run(&choose).await, event);
+    operator
+}
+
+async fn find(operator: &mut Person, by: &str, what: &str) {
+    operator.run(&format!("document.getElementById('find-kind').value = {by:?};")).await;
+    operator.fill("#find-text", what).await;
+    operator.click("#find").await;
+}
+
+#[tokio::test]
+async fn an_operator_takes_a_hold_back_with_a_reason_and_the_log_says_why_it_was_lost() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    house.hold("gala", ItemSpec::seat("A-1-2"), "ada").await;
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.until_says("ada").await;
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    operator.click_seat("A-1-2").await;
+    operator.until("document.getElementById('owner')?.dataset.state === 'Held'").await;
+    operator.until_says("Section A, row 1, seat 2").await;
+
+    operator.click("[data-action=revoke]").await;
+    operator.until_there("dialog[open]").await;
+    operator.fill("dialog input", "camera position").await;
+    operator.click("#dialog-go").await;
+    operator.until("document.getElementById('owner')?.dataset.state === 'Free'").await;
+    operator.until_says("an operator took it away: “camera position”").await;
+    assert_eq!(house.seats("gala").await, (80, 0, 0));
+
+    // Somebody else gets it. "Why did I lose A-1-2?" is answered by name, seat and order.
+    let won = house.hold("gala", ItemSpec::seat("A-1-2"), "grace").await;
+    let confirm =
+        Request::post(format!("/v1/holds/{}/confirm", won.hold_id), &json!({"order_ref": "order-7"}));
+    let sold = house.client().send(confirm.secret(won.secret.unwrap())).await.unwrap();
+    assert_eq!(sold.status, 201);
+    find(&mut operator, "holder", "ada").await;
+    operator.until_says("Taken away by an operator").await;
+    find(&mut operator, "order", "order-7").await;
+    operator.until("document.getElementById('found')?.innerText.includes('grace')").await;
+    find(&mut operator, "seat", "A-1-2").await;
+    operator.until("document.getElementById('owner')?.dataset.state === 'Sold'").await;
+    operator.until("document.getElementById('fates').innerText.includes('grace bought it')").await;
+    operator.until("document.getElementById('fates').innerText.includes('ada had it')").await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn an_operator_blocks_seats_with_a_reason_and_ends_the_block() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    find(&mut operator, "seat", "B-2-2").await;
+    operator.until("document.getElementById('owner')?.dataset.state === 'Free'").await;
+    operator.click("[data-action=block]").await;
+    operator.fill("dialog input[name=seats]", "B-2-2 B-2-3").await;
+    operator.fill("dialog input[name=reason]", "for the wheelchairs").await;
+    operator.click("#dialog-go").await;
+    operator.until("document.getElementById('owner')?.dataset.state === 'Blocked'").await;
+    operator.until_says("for the wheelchairs").await;
+    operator.until_sees("B-2-3", "blocked").await;
+    let refused = house.try_hold("gala", ItemSpec::seat("B-2-3"), "ada").await;
+    assert_eq!(refused.code().as_deref(), Some("seat-taken"));
+
+    operator.click("[data-action=unblock]").await;
+    operator.click("#dialog-go").await;
+    operator.until("document.getElementById('owner')?.dataset.state === 'Free'").await;
+    operator.until_says("Block ended").await;
+    // Called off, nothing happens.
+    operator.click("[data-action=block]").await;
+    operator.click("#dialog-cancel").await;
+    assert_eq!(house.seats("gala").await, (80, 0, 0));
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_and_what_is_refused_is_said() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.expect_in_log("status of 404");
+    operator.expect_in_log("status of 409");
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    find(&mut operator, "seat", "Z-9").await;
+    operator.until_says("There is no seat “Z-9” in this event.").await;
+    find(&mut operator, "holder", "nobody").await;
+    operator.until_says("The log has nothing about this holder.").await;
+    find(&mut operator, "seat", "A-1-1").await;
+    operator.until("document.getElementById('owner')?.dataset.state === 'Free'").await;
+    house.hold("gala", ItemSpec::seat("A-4-4"), "ada").await;
+    operator.click("[data-action=block]").await;
+    operator.fill("dialog input[name=seats]", "A-1-1 A-4-4").await;
+    operator.click("#dialog-go").await;
+    operator.until_says("That did not work: the seat is taken").await;
+    assert_eq!(house.seats("gala").await, (79, 1, 0), "all or none");
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn sales_are_counted_and_drawn_as_they_happen() {
+    let house = House::open();
+    house.sell("gala", 20, rules(300)).await;
+    let mut operator = operator(&house, "sales", "gala", Screen::DESKTOP).await;
+    operator
+        .until("[...document.querySelectorAll('tbody tr')].some((row) => row.innerText.includes('gala'))")
+        .await;
+    let drawn = "document.querySelectorAll('.chart path.line')[0].getAttribute('d').includes('L')";
+    operator.until(drawn).await;
+    let row =
+        "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('gala')).innerText";
+    house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
+    assert_eq!(house.try_hold("gala", ItemSpec::seat("A-1-1"), "grace").await.status, 409);
+    operator.until(&format!("/\\b99\\b/.test({row})")).await;
+    // A grant and a refusal are in the lines that were drawn meanwhile.
+    let rose = "document.querySelector('.chart .grid text:nth-of-type(3)') !== null \
+                && document.querySelectorAll('.chart path.line')[0].getAttribute('d').split('L').length > 2";
+    operator.until(rose).await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn locks_are_listed_with_owner_age_fence_waiters_and_advice() {
+    let house = House::open();
+    let mut client = house.client();
+    for number in 0..20 {
+        let name = format!("/v1/locks/report:{number}");
+        let taken = client.send(Request::post(name.as_str(), &json!({"ttl_ms": 60_000}))).await.unwrap();
+        let grant: leasehold_api::LockGrant = taken.json().unwrap();
+        let released = client.send(Request::delete(name).header("lock-owner", grant.owner)).await.unwrap();
+        assert_eq!(released.status, 200);
+    }
+    let body = json!({"ttl_ms": 60_000, "label": "host-7/cron"});
+    assert_eq!(client.send(Request::post("/v1/locks/report:nightly", &body)).await.unwrap().status, 201);
+    let mut waiter = house.client();
+    let waiting = tokio::spawn(async move {
+        waiter.send(Request::post("/v1/locks/report:nightly", &json!({"wait_ms": 60_000}))).await
+    });
+    let mut operator = operator(&house, "locks", "arena", Screen::DESKTOP).await;
+    let row = "(document.querySelector('#locks tbody tr')?.innerText ?? '')";
+    operator.until(&format!("{row}.includes('report:nightly') && {row}.includes('host-7/cron')")).await;
+    operator.until("document.querySelector('#locks tbody tr td:last-child')?.innerText === '1'").await;
+    operator.until_says("3,000 ms").await;
+    operator.fill("#prefix", "other").await;
+    operator.until_says("No lock is held").await;
+    waiting.abort();
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn health_shows_the_store_recent_problems_and_refunds() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    // A second payment for a sold hold must be given back.
+    let hold = house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
+    for (payment, status) in [("pay-1", 201), ("pay-2", 409)] {
+        let confirm =
+            Request::post(format!("/v1/holds/{}/confirm", hold.hold_id), &json!({"payment_ref": payment}));
+        let answer = house.client().send(confirm.secret(hold.secret.clone().unwrap())).await.unwrap();
+        assert_eq!(answer.status, status);
+    }
+    let mut operator = operator(&house, "health", "gala", Screen::DESKTOP).await;
+    operator.until("document.getElementById('ready').textContent === 'Takes work'").await;
+    operator.until_says("Commands waiting").await;
+    operator.until_says("Nothing went wrong since this server was started.").await;
+    operator.until_says("pay-2").await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_rush_is_started_from_the_console_and_its_outcome_is_drawn() {
+    let house = House::open();
+    let mut operator = operator(&house, "rush", "arena", Screen::DESKTOP).await;
+    operator.click("#start-rush").await;
+    operator.until_there("#verdict").await;
+    assert_eq!(operator.text_of("#verdict").await, "Passed: exactly 3 of 3 seats sold");
+    assert_eq!(operator.run("return document.querySelectorAll('.crowd .won').length;").await, 3);
+    assert_eq!(operator.run("return document.querySelectorAll('.crowd .lost').length;").await, 197);
+    operator.assert_no_complaints().await;
+}
+
+async fn every_view_is_accessible(screen: Screen) {
+    let house = House::open();
+    house.sell("gala", 10, rules(300)).await;
+    house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
+    let lock = json!({"ttl_ms": 60_000, "label": "host-7/cron"});
+    assert_eq!(
+        house.client().send(Request::post("/v1/locks/report:nightly", &lock)).await.unwrap().status,
+        201
+    );
+    let mut operator = operator(&house, "sales", "gala", screen).await;
+    operator.until("document.querySelectorAll('.chart path.line')[0].getAttribute('d').includes('L')").await;
+    assert_accessible(&mut operator, "sales").await;
+    for view in ["seats", "locks", "health", "rush"] {
+        operator.click(&format!(".tabs a[href='#{view}']")).await;
+        operator.until_there(&format!("#view[data-showing={view}]")).await;
+        match view {
+            "seats" => {
+                operator.until("document.getElementById('map').connection === 'live'").await;
+                find(&mut operator, "seat", "A-1-1").await;
+                operator.until_there("#owner").await;
+                assert_accessible(&mut operator, "a seat").await;
+                operator.click("[data-action=revoke]").await;
+                assert_accessible(&mut operator, "the dialog").await;
+                operator.click("#dialog-cancel").await;
+            }
+            "locks" => operator.until_says("host-7/cron").await,
+            "health" => operator.until_says("Takes work").await,
+            _ => {}
+        }
+        assert_accessible(&mut operator, view).await;
+    }
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn axe_finds_nothing_serious_in_the_console() {
+    every_view_is_accessible(Screen::DESKTOP).await;
+}
+
+#[tokio::test]
+async fn axe_finds_nothing_serious_in_the_console_on_a_phone_in_the_dark() {
+    every_view_is_accessible(Screen::PHONE.dark()).await;
+}
+
+#[tokio::test]
+async fn the_console_works_with_the_keyboard_alone() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
+    let mut operator = operator(&house, "sales", "gala", Screen::DESKTOP).await;
+    crate::keyboard::tab_to(&mut operator, ".tabs a[href='#seats']").await;
+    operator.press(&["Enter"]).await;
+    operator.until_there("#view[data-showing=seats]").await;
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    crate::keyboard::tab_to(&mut operator, "seat-map").await;
+    operator.press(&["Enter"]).await;
+    operator.until("document.getElementById('owner')?.dataset.state === 'Held'").await;
+    crate::keyboard::tab_to(&mut operator, "[data-action=revoke]").await;
+    operator.press(&["Enter"]).await;
+    operator.until_there("dialog[open]").await;
+    operator.press(&["o", "u", "t", "Enter"]).await;
+    operator.until("document.getElementById('owner')?.dataset.state === 'Free'").await;
+    operator.until_says("“out”").await;
+    operator.assert_no_complaints().await;
+}
