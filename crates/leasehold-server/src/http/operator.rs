@@ -7,6 +7,7 @@ use leasehold_api::{LogEntryView, LogView, Problem, SeatOwnerView, TroubleList, 
 use leasehold_core::{HoldId, Kind, Reference};
 use leasehold_engine::{About, Change, LogPage, LogQuery, SeatOwner, Venue, Version};
 
+use super::availability::version_seen;
 use super::{json, venue};
 use crate::app::App;
 use crate::problem::ApiError;
@@ -39,15 +40,12 @@ pub(crate) async fn log(
     let epoch = app.engine.event(&venue).await?.version.epoch;
     let before = match query.text("before") {
         None => None,
-        Some(text) => {
-            let version =
-                Version::parse(text).ok_or_else(|| ApiError::invalid("a version is `epoch-number`"))?;
-            if version.epoch != epoch {
-                return Err(ApiError::invalid("that version is of another epoch, whose log is gone"));
-            }
-            Some(version.number)
-        }
+        Some(text) => Some(version_seen(&app, &venue, text).await?),
     };
+    if before.is_some_and(|version| version.epoch != epoch) {
+        return Err(ApiError::invalid("that version is of another epoch, whose log is gone"));
+    }
+    let before = before.map(|version| version.number);
     let page = app.engine.log(&venue, LogQuery { about, before, limit }).await?;
     Ok(private(json(StatusCode::OK, &view(&app, &venue, &page, epoch))))
 }

@@ -15,6 +15,12 @@ async fn a_wrong_method_is_told_the_right_ones() {
         ("DELETE", "/v1/events".into(), &["GET", "POST"]),
         ("POST", "/v1/events/gala".into(), &["GET", "PATCH"]),
         ("POST", "/v1/events/gala/availability".into(), &["GET"]),
+        ("POST", "/v1/events/gala/venue".into(), &["GET"]),
+        ("POST", "/v1/operator/events/gala/log".into(), &["GET"]),
+        ("DELETE", "/v1/operator/problems".into(), &["GET"]),
+        ("POST", "/console".into(), &["GET"]),
+        ("POST", "/events/gala".into(), &["GET"]),
+        ("PUT", "/web/base.css".into(), &["GET"]),
         ("PUT", "/v1/events/gala/holds".into(), &["POST"]),
         ("POST", format!("/v1/holds/{hold}"), &["GET", "PATCH", "DELETE"]),
         ("GET", format!("/v1/holds/{hold}/confirm"), &["POST"]),
@@ -102,6 +108,16 @@ async fn a_query_out_of_range_is_invalid() {
         "/v1/events/gala/availability?since=1-99999999999999999999999",
         "/v1/events/gala/availability?since=2026-02-30T23:59:60",
         "/v1/events/gala?seats=perhaps",
+        "/v1/operator/events/gala/log?limit=0",
+        "/v1/operator/events/gala/log?limit=-1",
+        "/v1/operator/events/gala/log?limit=501",
+        "/v1/operator/events/gala/log?limit=1e9",
+        "/v1/operator/events/gala/log?before=yesterday",
+        "/v1/operator/events/gala/log?before=1-99999999",
+        "/v1/operator/events/gala/log?before=7-1",
+        "/v1/operator/events/gala/log?seat=A-1&holder=ada",
+        "/v1/operator/events/gala/log?holder=%ff",
+        "/v1/operator/events/gala/log?holder=%2",
         "/v1/locks?limit=0",
         "/v1/locks?limit=-1",
         "/v1/locks?limit=1001",
@@ -116,6 +132,16 @@ async fn a_query_out_of_range_is_invalid() {
         "/v1/locks?cursor=%00%00",
     ] {
         venue.assert_refused(&venue.bad("GET", path, "", "query"), &[Code::Invalid]);
+    }
+    for path in [
+        "/v1/operator/events/gala/log?sheat=A-1",
+        "/v1/operator/events/gala/log?seat=A-1&seat=A-2",
+        "/v1/operator/events/gala/log?holder=",
+        "/v1/operator/events/gala/log?holder=a%20b",
+        "/v1/operator/events/gala/log?holder=%00",
+        "/v1/operator/events/gala/log?order=%C3%A9",
+    ] {
+        venue.assert_refused(&venue.bad("GET", path, "", "query"), &[Code::BadRequest]);
     }
     let (event, _) = venue.state();
     let event: leasehold_api::EventView = serde_json::from_str(&event).unwrap();
