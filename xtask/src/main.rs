@@ -8,6 +8,7 @@ mod demo;
 mod http;
 mod k6;
 mod packages;
+mod pictures;
 mod server;
 mod step;
 mod test;
@@ -25,6 +26,7 @@ cargo xtask <command> [-- arguments]
   test [-- ARGS]   install what the tests need (as root), then run every test; ARGS go to the test runner
   ci               format, lints, documentation, licences, all tests, and the demo for a few seconds
   bench [ARGS]     measure Leasehold side by side with what it is compared to
+  pictures         take the README's pictures of the web pages anew, after the pages were changed
   k6 [-- ARGS]     the published load test with the real k6: 3 seats, 200 users, 10 seconds
   help             this text
 ";
@@ -50,6 +52,10 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "ci" => {
             takes_nothing(command, rest)?;
             ci::all()
+        }
+        "pictures" => {
+            takes_nothing(command, rest)?;
+            pictures::take()
         }
         "bench" => bench(rest),
         "k6" => k6::three_seats(passed_on(command, rest)?),

@@ -43,6 +43,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/openapi.json", get(docs::openapi))
         .route("/docs", get(docs::page))
         .route("/docs/reference.js", get(docs::script))
+        .route("/", get(pages::lobby))
         .route("/events/{event}", get(pages::event))
         .route("/console", get(pages::console))
         .route("/console/rush", get(pages::rush).post(pages::start_rush))

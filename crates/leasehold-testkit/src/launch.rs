@@ -51,9 +51,9 @@ impl Launch {
         }
     }
 
-    /// `binary demo` on the file `data`, without its crowd.
-    pub fn demo(binary: &Path, data: &Path) -> Self {
-        Self { command: "demo", ..Self::new(binary, data) }.args(&["--crowd", "0"])
+    /// `binary demo` on the file `data`, with so many simulated buyers.
+    pub fn demo(binary: &Path, data: &Path, crowd: u32) -> Self {
+        Self { command: "demo", ..Self::new(binary, data) }.args(&["--crowd", &crowd.to_string()])
     }
 
     /// The same at this address instead of a free one: where a server was that is to come back.

@@ -142,6 +142,7 @@ fn print_welcome(url: &str, crowd: u32) {
     println!(
         "Leasehold sells \"A night at the arena\" on {url} ({crowd} simulated buyers).
 
+Open in a browser:    {url}
 Buy a ticket:         {url}/events/{EVENT}
 Run the sale:         {url}/console
 Read the API:         {url}/docs

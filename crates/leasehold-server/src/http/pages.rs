@@ -59,6 +59,9 @@ const FILES: &[(&str, &str, &[u8])] = &files![
     "event.js": SCRIPT,
     "hold-view.js": SCRIPT,
     "icon.svg": IMAGE,
+    "lobby.css": STYLE,
+    "lobby.html": HTML,
+    "lobby.js": SCRIPT,
     "log-words.js": SCRIPT,
     "pay-view.js": SCRIPT,
     "seat-map-cursor.js": SCRIPT,
@@ -81,6 +84,11 @@ struct Page {
     name: &'static str,
     kind: &'static str,
     content: Encoded,
+}
+
+/// `/`: what is on.
+pub(crate) async fn lobby(State(app): State<App>, headers: HeaderMap) -> Response {
+    app.pages.send("lobby.html", &headers)
 }
 
 /// `/events/{event}`: the buyer's page. Which event it is, and whether there is one, the page finds out itself.

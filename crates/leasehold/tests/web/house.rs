@@ -26,7 +26,12 @@ pub(crate) struct Person {
 impl House {
     /// The demo, which has a stand-in for a payment service.
     pub(crate) fn open() -> Self {
-        Self::start(|binary, data| Launch::demo(binary, data))
+        Self::start(|binary, data| Launch::demo(binary, data, 0))
+    }
+
+    /// The same with simulated buyers.
+    pub(crate) fn with_crowd(crowd: u32) -> Self {
+        Self::start(|binary, data| Launch::demo(binary, data, crowd))
     }
 
     /// The server as it is in production.

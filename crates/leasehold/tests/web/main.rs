@@ -10,6 +10,7 @@ mod house;
 mod keyboard;
 mod large;
 mod paying;
+mod pictures;
 mod refusals;
 mod restarts;
 mod serving;

@@ -61,3 +61,17 @@ async fn pages_have_a_strict_policy_a_tag_and_are_compressed() {
     }
     assert_eq!(client.send(Request::post("/web/base.css", &())).await.unwrap().status, 405);
 }
+
+#[tokio::test]
+async fn the_lobby_leads_to_every_event() {
+    let house = House::open();
+    house.sell("gala", 20, rules(120)).await;
+    let mut person = crate::house::Person::sit_down(Screen::PHONE).await;
+    person.open(&house.url("/")).await;
+    person.until_says("The gala evening").await;
+    person.until_says("100 places free").await;
+    crate::accessibility::assert_accessible(&mut person, "the lobby").await;
+    person.click("a[href='/events/gala']").await;
+    person.until_there("#hold-chosen").await;
+    person.assert_no_complaints().await;
+}

@@ -1,0 +1,18 @@
+//! `cargo xtask pictures`: the README's pictures of the web pages, taken by the tests in a real browser.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::packages;
+use crate::step::{cargo, run};
+
+/// Takes them all, and notes which pages they show.
+pub(crate) fn take() -> Result<()> {
+    packages::ensure()?;
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is a folder of the repository")?;
+    let folder = folder.join("docs/pictures");
+    run(cargo(["test", "--package", "leasehold", "--test", "web", "--locked", "pictures::"])
+        .env("LEASEHOLD_PICTURES", &folder))
+}
