@@ -13,6 +13,7 @@ pub(crate) fn take() -> Result<()> {
     let folder =
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is a folder of the repository")?;
     let folder = folder.join("docs/pictures");
-    run(cargo(["test", "--package", "leasehold", "--test", "web", "--locked", "pictures::"])
+    // A build with optimisations: the pictures show figures too.
+    run(cargo(["test", "--release", "--package", "leasehold", "--test", "web", "--locked", "pictures::"])
         .env("LEASEHOLD_PICTURES", &folder))
 }

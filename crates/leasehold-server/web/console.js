@@ -68,7 +68,10 @@ function show(moved) {
   view = views[name](desk);
   at('view').replaceChildren(...view.elements);
   at('view').dataset.showing = name;
-  if (moved) at('view').focus();
+  if (moved) {
+    window.scrollTo(0, 0);
+    at('view').focus({ preventScroll: true });
+  }
 }
 
 async function readEvents() {

@@ -31,7 +31,7 @@ export function arrange(sections, pools) {
   const tiers = tiersOf(sections, pools.length > 0);
   for (const tier of tiers) {
     const slot = tier.sweep / tier.sections.length;
-    tier.sections.forEach((section, place) => {
+    inPlace(tier.sections).forEach((section, place) => {
       const middle = -tier.sweep / 2 + slot * (place + 0.5);
       drawn.push(placeSection(section, tier.radius, middle, xs, ys));
     });
@@ -73,6 +73,12 @@ function tiersOf(sections, hasFloor) {
     }
   }
   return tiers;
+}
+
+/** Numbered sections stand by number, whichever is offered first; others stand as they were named. */
+function inPlace(sections) {
+  const numbered = sections.every(({ name }) => /^[0-9]+$/.test(name));
+  return numbered ? [...sections].sort((one, other) => Number(one.name) - Number(other.name)) : sections;
 }
 
 function placeSection(section, radius, middle, xs, ys) {

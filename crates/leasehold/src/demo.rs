@@ -130,8 +130,13 @@ async fn open_venue(url: &str) -> anyhow::Result<EventView> {
 
 impl Tier {
     fn sections(&self) -> impl Iterator<Item = SectionSpec> {
-        (self.first..self.first + self.sections).map(|number| SectionSpec {
-            name: number.to_string(),
+        // From the middle, opposite the stage, outwards: the best seats are looked for in this order.
+        let outwards = (0..self.sections).map(|step| match step % 2 {
+            0 => self.sections / 2 + step / 2,
+            _ => self.sections / 2 - 1 - step / 2,
+        });
+        outwards.map(|place| SectionSpec {
+            name: (self.first + place).to_string(),
             rows: self.rows,
             seats_per_row: self.seats_per_row,
         })
@@ -170,4 +175,22 @@ Let 200 users fight for 3 seats, in another terminal:
 
 Ctrl-C stops it."
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_arena_has_about_five_thousand_seats_and_every_section_once() {
+        let sections: Vec<SectionSpec> = TIERS.iter().flat_map(Tier::sections).collect();
+        let seats: u32 = sections.iter().map(|section| section.rows * section.seats_per_row).sum();
+        assert!((4_500..=5_500).contains(&seats), "{seats}");
+        let names: BTreeSet<&str> = sections.iter().map(|section| section.name.as_str()).collect();
+        assert_eq!(names.len(), sections.len());
+        assert_eq!((names.first(), names.last()), (Some(&"101"), Some(&"320")));
+        assert_eq!(sections[0].name, "107", "the middle of the first tier is offered first");
+    }
 }

@@ -82,7 +82,11 @@ async fn the_buyers_page_has_its_picture_taken() {
     keep("phone-held.png", &buyer.picture().await);
     buyer.pay("pays").await;
     buyer.until_there("#done").await;
-    buyer.run("document.querySelector('.ticket').scrollIntoView({ block: 'end' });").await;
+    let ready =
+        "await Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations === 1)
+            .map((one) => one.finished));
+        document.querySelector('.ticket').scrollIntoView({ block: 'end' });";
+    buyer.run(ready).await;
     keep("phone-ticket.png", &buyer.picture().await);
     buyer.assert_no_complaints().await;
 }
