@@ -56,10 +56,25 @@ export class Cart extends EventTarget {
   }
 
   async hold(items, onRetry) {
-    const holder = this.#holder();
-    const pending = { key: random(), body: { items, holder } };
+    const pending = { key: random(), body: { items, holder: this.#holder() } };
+    if (this.#stored.pending) {
+      const before = await this.#settle(this.#stored.pending, onRetry);
+      if (before && JSON.stringify(before.items) === JSON.stringify(items)) return this.view;
+      if (before) await this.release();
+    }
     this.#write({ pending });
     return this.#create(pending, onRetry);
+  }
+
+  /** Finds out what became of a request without an answer, so that no buyer stands in their own way. */
+  async #settle(pending, onRetry) {
+    try {
+      await this.#create(pending, onRetry);
+      return pending.body;
+    } catch (problem) {
+      if (problem.code === 'unreachable') throw problem;
+      return null;
+    }
   }
 
   async #create(pending, onRetry) {
@@ -111,6 +126,7 @@ export class Cart extends EventTarget {
     this.forget();
   }
 
+  /** Tells the server that the buyer goes to pay. What began without an answer is found in the hold itself. */
   async beginPayment(how) {
     const payment = { ref: `web-${random()}`, how, begun: Date.now() };
     const { body } = await this.#change({ method: 'POST', path: '/payment', body: { payment_ref: payment.ref }, key: `begin-${payment.ref}` });
@@ -138,6 +154,15 @@ export class Cart extends EventTarget {
       if (problem instanceof Problem && problem.code !== 'unreachable') this.#write({ ...this.#stored, payment: undefined });
       throw problem;
     }
+  }
+
+  /** Somebody else, the shop, turned the hold into a sale. */
+  async sold() {
+    const { body } = await ask(`/v1/bookings/${this.view.booking_id}`);
+    this.booking = body;
+    this.view = null;
+    this.#deadline = null;
+    this.#write({ booking: body });
   }
 
   forget() {
@@ -175,12 +200,15 @@ export class Cart extends EventTarget {
   }
 
   #holder() {
-    let holder = localStorage.getItem('leasehold:holder');
-    if (holder === null) {
-      holder = `web-${random()}`;
+    try {
+      const known = localStorage.getItem('leasehold:holder');
+      if (known !== null) return known;
+      const holder = `web-${random()}`;
       localStorage.setItem('leasehold:holder', holder);
+      return holder;
+    } catch {
+      return `web-${random()}`;
     }
-    return holder;
   }
 
   #read() {
@@ -193,7 +221,11 @@ export class Cart extends EventTarget {
 
   #write(stored) {
     this.#stored = stored;
-    if (Object.keys(stored).length === 0) localStorage.removeItem(this.#name);
-    else localStorage.setItem(this.#name, JSON.stringify(stored));
+    try {
+      if (Object.keys(stored).length === 0) localStorage.removeItem(this.#name);
+      else localStorage.setItem(this.#name, JSON.stringify(stored));
+    } catch {
+      // A browser that keeps nothing still sells; only a reload then forgets.
+    }
   }
 }

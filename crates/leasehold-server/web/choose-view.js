@@ -39,7 +39,7 @@ export function chooseView({ map, onHold }) {
   const panes = { map: onMap, best, standing: floor };
   const names = { map: 'On the map', best: 'Best seats', standing: 'Standing' };
   const radios = new Map();
-  const ways = make('fieldset.ways', {}, make('legend.unseen', {}, 'How do you want to choose?'), Object.keys(panes)
+  const ways = make('fieldset.ways', { hidden: !hasSeats }, make('legend.unseen', {}, 'How do you want to choose?'), Object.keys(panes)
     .filter((name) => (name === 'standing' ? pools.length > 0 : hasSeats))
     .map((name) => {
       const radio = make('input', { type: 'radio', name: 'way', value: name, checked: name === way, on: { change: () => choose(name) } });

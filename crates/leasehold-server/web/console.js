@@ -61,8 +61,10 @@ setInterval(() => document.hidden || readEvents(), EVENTS_INTERVAL_MS);
 function show(moved) {
   const name = views[location.hash.slice(1)] ? location.hash.slice(1) : 'sales';
   for (const link of document.querySelectorAll('.tabs a')) {
-    if (link.hash === `#${name}`) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
+    if (link.hash === `#${name}`) {
+      link.setAttribute('aria-current', 'page');
+      link.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    } else link.removeAttribute('aria-current');
   }
   view?.leave?.();
   view = views[name](desk);

@@ -10,6 +10,8 @@ import { make, plural, write } from './dom.js';
 import { wordsFor } from './words.js';
 
 const TICK_MS = 250;
+/** The server is asked how a hold stands no more often than this. */
+const CHECK_PAUSE_MS = 500;
 const CONNECTIONS = { connecting: 'Joining', live: 'Live', behind: 'Behind', missing: 'Missing' };
 
 const event = location.pathname.split('/')[2] ?? '';
@@ -22,6 +24,7 @@ let view = null;
 let showing = '';
 let bank = new AbortController();
 let checking = false;
+let checkedAt = -Infinity;
 /** A hold is being asked for: what becomes of its seats is told by the answer. */
 let asking = false;
 /** Answers of an earlier step that arrive late change nothing. */
@@ -61,12 +64,31 @@ async function ready() {
 function showCart() {
   if (cart.booking) return show('done');
   if (!cart.view) return show('choose');
+  if (cart.view.state === 'confirmed') return showSold();
   if (cart.payment !== null) return pay(cart.payment);
-  if (cart.view.state === 'confirmed') {
-    cart.forget();
-    return show('choose');
-  }
+  if (cart.view.state === 'confirming') return paidElsewhere();
   return show('hold');
+}
+
+/** A payment that this page knows nothing of: the shop's, or one of the stand-in's that began without an answer. */
+function paidElsewhere() {
+  if (checkout === 'none') return show('paying');
+  const unasked = { ref: cart.view.payment.payment_ref };
+  show('hold');
+  return attempt(async () => {
+    await cart.paymentFailed(unasked);
+    show('hold');
+  });
+}
+
+async function showSold() {
+  try {
+    await cart.sold();
+    show('done');
+  } catch {
+    cart.forget();
+    show('choose');
+  }
 }
 
 function show(what, { quietly = true } = {}) {
@@ -258,16 +280,14 @@ function tick() {
 
 /** Reads the hold again and follows it. */
 async function check() {
-  if (checking || !cart.view) return;
+  if (checking || !cart.view || performance.now() - checkedAt < CHECK_PAUSE_MS) return;
   checking = true;
+  checkedAt = performance.now();
   const begun = step;
   try {
     const before = cart.view.state;
     const seen = await cart.refresh();
-    if (seen && step === begun && seen.state !== before) {
-      if (seen.state === 'confirmed') cart.forget();
-      showCart();
-    }
+    if (seen && step === begun && seen.state !== before) showCart();
   } catch (problem) {
     // A payment that may still come keeps its secret until the bank has spoken or the buyer gives up.
     if (step === begun && problem.code === 'hold-gone' && problem.document.payment) paymentOver(problem.document);

@@ -119,7 +119,9 @@ export class Cursor {
 /** "Section 104, row 3, seat 7", without what the venue has no names for. */
 export function words(row, id, label) {
   const parts = [];
-  if (row.section.name !== '') parts.push(`section ${row.section.name}`);
+  // "Balcony" needs no more words; "104" and "A" do.
+  const { name } = row.section;
+  if (name !== '') parts.push(/^[A-Za-z]?[0-9]*$/.test(name) ? `section ${name}` : name);
   if (row.name !== '') parts.push(`row ${row.name}`);
   parts.push(parts.length > 0 ? `seat ${label}` : `seat ${id}`);
   const text = parts.join(', ');

@@ -84,7 +84,8 @@ function inPlace(sections) {
 function placeSection(section, radius, middle, xs, ys) {
   const width = Math.max(1, ...section.rows.map((row) => row.count));
   let outer = radius;
-  let half = 0;
+  /** Half of the section's angle at each row: seats of back rows stand no further apart than so much. */
+  const halves = [];
   section.rows.forEach((row, depth) => {
     const distance = radius + depth * ROW_DEPTH;
     const pitch = Math.min(SPREAD_MAX, distance / radius) / distance;
@@ -94,17 +95,17 @@ function placeSection(section, radius, middle, xs, ys) {
       ys[row.first + place] = distance * Math.cos(angle);
     }
     outer = distance;
-    half = Math.max(half, (width / 2 + 0.25) * pitch);
+    halves.push((width / 2 + 0.25) * pitch);
   });
   const place = (distance, angle) => [distance * Math.sin(angle), distance * Math.cos(angle)];
-  const inside = radius - 0.85;
-  const outside = outer + 0.85;
-  const steps = Math.max(2, Math.ceil(half * 12));
+  const [inside, outside] = [radius - 0.85, outer + 0.85];
+  const [front, back] = [halves[0], halves.at(-1)];
+  const steps = Math.max(2, Math.ceil(front * 12));
   const outline = [];
-  for (let step = 0; step <= steps; step += 1) outline.push(place(inside, middle - half + (2 * half * step) / steps));
-  for (let step = steps; step >= 0; step -= 1) outline.push(place(outside, middle - half + (2 * half * step) / steps));
+  for (let step = 0; step <= steps; step += 1) outline.push(place(inside, middle + front * ((2 * step) / steps - 1)));
+  for (let step = steps; step >= 0; step -= 1) outline.push(place(outside, middle + back * ((2 * step) / steps - 1)));
   const [x, y] = place((radius + outer) / 2, middle);
-  return { name: section.name, rows: section.rows, outline, x, y, width: 2 * half * radius, depth: outer - radius + 1.7, ...boxOf(outline) };
+  return { name: section.name, rows: section.rows, outline, x, y, width: 2 * front * radius, depth: outer - radius + 1.7, ...boxOf(outline) };
 }
 
 /** The stage and the floor of an arena: inside the first tier, the stage at the open end. */

@@ -22,7 +22,7 @@ export class View {
   get scaleMin() {
     if (!this.bounds) return 1;
     const { left, right, top, bottom } = this.bounds;
-    return Math.min((this.width - 2 * MARGIN) / (right - left), (this.height - 2 * MARGIN) / (bottom - top), SCALE_MAX / 2);
+    return Math.min((this.width - 2 * MARGIN) / (right - left), (this.height - 2 * MARGIN) / (bottom - top), SCALE_MAX * 0.8);
   }
 
   get isWhole() {

@@ -63,3 +63,23 @@ async fn a_payment_that_succeeded_while_the_server_was_away_is_confirmed_when_it
     assert_eq!(house.seats("gala").await, (79, 0, 1));
     buyer.assert_no_complaints().await;
 }
+
+#[tokio::test]
+async fn a_payment_that_began_without_an_answer_is_called_off_and_the_seats_stay() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.take(&["A-1-1"]).await;
+    // The payment begins, and the page is gone before it hears of it.
+    let begin = "const { hold_id, secret } = JSON.parse(localStorage.getItem('leasehold:cart:gala'));
+        const headers = { 'content-type': 'application/json', 'hold-secret': secret };
+        const body = JSON.stringify({ payment_ref: 'web-lost' });
+        return (await fetch(`/v1/holds/${hold_id}/payment`, { method: 'POST', headers, body })).status;";
+    assert_eq!(buyer.run(begin).await, 200);
+    buyer.reload().await;
+    buyer.until_there("#pay").await;
+    buyer.pay("pays").await;
+    buyer.until_there("#done").await;
+    assert_eq!(house.seats("gala").await, (79, 0, 1));
+    buyer.assert_no_complaints().await;
+}

@@ -15,6 +15,20 @@ async fn a_server_in_production_holds_and_lets_nobody_confirm_without_paying() {
     assert_eq!(buyer.run("return document.getElementById('pay') === null;").await, true);
     buyer.click("#release").await;
     buyer.until_says("Given back").await;
+
+    // The shop takes the payment, and the page follows.
+    buyer.take(&["A-1-2"]).await;
+    let cart = buyer.run("return JSON.parse(localStorage.getItem('leasehold:cart:gala'));").await;
+    let hold = format!("/v1/holds/{}", cart["hold_id"].as_str().unwrap());
+    let secret = cart["secret"].as_str().unwrap();
+    let payment = serde_json::json!({"payment_ref": "pay-1"});
+    let begin = Request::post(format!("{hold}/payment"), &payment).secret(secret);
+    assert_eq!(house.client().send(begin).await.unwrap().status, 200);
+    buyer.reload().await;
+    buyer.until_says("Payment in progress").await;
+    let confirm = Request::post(format!("{hold}/confirm"), &payment).secret(secret);
+    assert_eq!(house.client().send(confirm).await.unwrap().status, 201);
+    buyer.until_there("#done").await;
     buyer.assert_no_complaints().await;
 }
 
