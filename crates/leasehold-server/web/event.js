@@ -25,6 +25,7 @@ let showing = '';
 let bank = new AbortController();
 let checking = false;
 let checkedAt = -Infinity;
+let frame = 0;
 /** A hold is being asked for: what becomes of its seats is told by the answer. */
 let asking = false;
 /** Answers of an earlier step that arrive late change nothing. */
@@ -32,7 +33,8 @@ let step = 0;
 
 map.addEventListener('seat-map-ready', () => ready());
 map.addEventListener('seat-map-change', ({ detail }) => {
-  changed();
+  // A busy sale changes many times in a frame; numbers are written once in it.
+  if (frame === 0) frame = requestAnimationFrame(changed);
   mineChanged(detail.kind);
 });
 map.addEventListener('seat-map-choose', () => view?.update(map.connection));
@@ -234,6 +236,7 @@ function again(items) {
 // ---- what the server and time do ----
 
 function changed() {
+  frame = 0;
   const { counts, pools, event: seen } = map;
   if (!counts) return;
   const places = counts.free + pools.reduce((sum, pool) => sum + pool.free, 0);

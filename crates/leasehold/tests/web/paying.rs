@@ -24,12 +24,12 @@ async fn a_declined_payment_leaves_the_seats_and_another_card_buys_them() {
 #[tokio::test]
 async fn a_slow_payment_outlives_the_holds_own_time_and_a_reload() {
     let house = House::open();
-    house.sell("gala", 0, rules(6)).await;
+    house.sell("gala", 0, rules(10)).await;
     let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
     buyer.take(&["A-1-1"]).await;
     buyer.pay("slow").await;
     buyer.until_there("#waiting").await;
-    // The hold had six seconds; the bank takes twelve. The page is even loaded again in between.
+    // The hold had ten seconds; the bank takes twelve. The page is even loaded again in between.
     buyer.reload().await;
     buyer.until_there("#waiting").await;
     assert!(buyer.countdown().await > 60, "the payment's deadline counts, not the hold's");

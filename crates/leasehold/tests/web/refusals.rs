@@ -107,7 +107,7 @@ async fn too_many_for_one_person_is_said_with_the_limit() {
 #[tokio::test]
 async fn a_hold_that_ran_out_says_so_and_can_be_had_again() {
     let house = House::open();
-    house.sell("gala", 0, rules(5)).await;
+    house.sell("gala", 0, rules(8)).await;
     let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
     buyer.take(&["A-1-1"]).await;
     buyer.until("document.querySelector('.timer').dataset.urgency === 'soon'").await;

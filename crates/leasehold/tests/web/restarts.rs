@@ -32,7 +32,7 @@ async fn a_page_outlives_its_server_with_the_hold_and_without_lying() {
 #[tokio::test]
 async fn a_hold_whose_time_runs_out_while_the_server_is_away_is_over_only_when_the_server_says_so() {
     let mut house = House::open();
-    house.sell("gala", 0, rules(6)).await;
+    house.sell("gala", 0, rules(12)).await;
     let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
     buyer.expect_in_log("net::ERR_");
     buyer.take(&["A-1-1"]).await;
