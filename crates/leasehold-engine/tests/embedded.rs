@@ -1,4 +1,4 @@
-//! What the embedded engine promises beyond the rules: durability, idempotency, one owner, readers without gaps.
+//! What the embedded engine promises beyond what every engine does: its file, its clock, its bounds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -54,42 +54,6 @@ fn held(done: Done) -> Hold {
     }
 }
 
-fn key(scope: u128, fingerprint: u128) -> Option<IdempotencyKey> {
-    Some(IdempotencyKey { scope: scope << 64 | scope, fingerprint: fingerprint << 64 | fingerprint })
-}
-
-#[tokio::test]
-async fn what_was_answered_is_there_after_a_restart_and_fences_go_on_growing() {
-    let folder = folder();
-    let path = folder.path().join("a.db");
-    let engine = open(&path);
-    let venue = create_event(&engine, 1, 3).await;
-    let first = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
-    let secret = engine.secret_of(first.id);
-    let release = Request::new(Command::ReleaseHold(first.id)).with_secret(Some(secret));
-    engine.execute(release).await.unwrap();
-    let second = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
-    engine.close().await;
-    drop(engine);
-
-    let engine = open(&path);
-    let again = held(engine.hold(second.id, Some(engine.secret_of(second.id))).await.unwrap());
-    assert_eq!(again, second);
-    assert!(matches!(
-        engine.execute(hold(&venue, 0, 60_000)).await,
-        Err(EngineError::Refused(Refusal::SeatsTaken(_)))
-    ));
-    let release = Command::ReleaseHold(second.id);
-    let secret = engine.secret_of(second.id);
-    engine.execute(Request::new(release).with_secret(Some(secret))).await.unwrap();
-    let third = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
-    let fence = |hold: &Hold| match hold.items[0] {
-        Item::Seat { fence, .. } => fence,
-        Item::Pool { .. } => unreachable!(),
-    };
-    assert!(fence(&first) < fence(&second) && fence(&second) < fence(&third));
-}
-
 #[tokio::test]
 async fn a_second_process_gets_a_clear_error() {
     let folder = folder();
@@ -98,129 +62,6 @@ async fn a_second_process_gets_a_clear_error() {
     let error = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
     assert!(matches!(error, OpenError::InUse { .. }));
     assert!(error.to_string().contains("in use by another process"), "{error}");
-}
-
-#[tokio::test]
-async fn expired_holds_come_back_on_their_own_within_a_second() {
-    let folder = folder();
-    let engine = open(&folder.path().join("a.db"));
-    let venue = create_event(&engine, 1, 2).await;
-    let hold = held(engine.execute(hold(&venue, 0, 1_000)).await.unwrap());
-    let mut stream = engine.subscribe(&venue, Since::Nothing).await.unwrap();
-    let expired = tokio::time::timeout(Duration::from_secs(2), async {
-        loop {
-            if let StreamStep::Changes(changes) = stream.next().await
-                && let Some(change) = changes.into_iter().find(|change| change.kind == Kind::HoldExpired)
-            {
-                return change;
-            }
-        }
-    });
-    let change = expired.await.expect("within a second of its end");
-    assert!(change.at >= hold.expires_at, "never early");
-    assert!(change.at.since(hold.expires_at) <= Millis(1_000));
-    assert_eq!(engine.event(&venue).await.unwrap().counts.free, 2);
-}
-
-#[tokio::test]
-async fn the_same_key_has_one_effect_and_one_answer() {
-    let folder = folder();
-    let path = folder.path().join("a.db");
-    let engine = open(&path);
-    let venue = create_event(&engine, 1, 1).await;
-    let first = engine.execute(pool_hold(&venue, 2).with_key(key(1, 1))).await.unwrap();
-    let again = engine.execute(pool_hold(&venue, 2).with_key(key(1, 1))).await.unwrap();
-    assert!(!first.replayed && again.replayed);
-    assert_eq!((&first.outcome, first.at), (&again.outcome, again.at));
-    let other = engine.execute(pool_hold(&venue, 3).with_key(key(1, 2))).await;
-    assert!(matches!(other, Err(EngineError::KeyMismatch)), "{other:?}");
-    engine.close().await;
-    drop(engine);
-
-    let engine = open(&path);
-    let later = engine.execute(pool_hold(&venue, 2).with_key(key(1, 1))).await.unwrap();
-    assert!(later.replayed);
-    assert_eq!(later.outcome, first.outcome);
-    assert_eq!(engine.event(&venue).await.unwrap().pools[0].held, 2);
-}
-
-#[tokio::test]
-async fn a_refusal_is_not_remembered() {
-    let folder = folder();
-    let engine = open(&folder.path().join("a.db"));
-    let venue = create_event(&engine, 1, 1).await;
-    let winner = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
-    let refused = engine.execute(hold(&venue, 0, 60_000).with_key(key(7, 7))).await;
-    assert!(matches!(refused, Err(EngineError::Refused(Refusal::SeatsTaken(_)))));
-    let secret = engine.secret_of(winner.id);
-    engine.execute(Request::new(Command::ReleaseHold(winner.id)).with_secret(Some(secret))).await.unwrap();
-    assert!(engine.execute(hold(&venue, 0, 60_000).with_key(key(7, 7))).await.is_ok());
-}
-
-#[tokio::test]
-async fn without_the_secret_a_hold_looks_absent() {
-    let folder = folder();
-    let engine = open(&folder.path().join("a.db"));
-    let venue = create_event(&engine, 1, 2).await;
-    let one = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
-    let two = held(engine.execute(hold(&venue, 1, 60_000)).await.unwrap());
-    for secret in [None, Some(engine.secret_of(two.id))] {
-        let released = engine.execute(Request::new(Command::ReleaseHold(one.id)).with_secret(secret)).await;
-        assert!(matches!(released, Err(EngineError::Refused(Refusal::NotFound))), "{released:?}");
-        assert!(matches!(engine.hold(one.id, secret).await, Err(EngineError::Refused(Refusal::NotFound))));
-    }
-    assert_eq!(engine.event(&venue).await.unwrap().counts.held, 2);
-}
-
-#[tokio::test]
-async fn a_reader_that_comes_back_misses_nothing_also_over_a_restart() {
-    let folder = folder();
-    let path = folder.path().join("a.db");
-    let engine = open(&path);
-    let venue = create_event(&engine, 1, 100).await;
-    let seen = engine.event(&venue).await.unwrap().version;
-    for seat in 0..50 {
-        engine.execute(hold(&venue, seat, 60_000)).await.unwrap();
-    }
-    engine.close().await;
-    drop(engine);
-    let engine = open(&path);
-    for seat in 50..100 {
-        engine.execute(hold(&venue, seat, 60_000)).await.unwrap();
-    }
-    let mut stream = engine.subscribe(&venue, Since::Version(seen)).await.unwrap();
-    let mut versions = Vec::new();
-    while versions.len() < 100 {
-        match stream.next().await {
-            StreamStep::Changes(changes) => {
-                versions.extend(changes.iter().map(|change| change.version.number))
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    let expected: Vec<u64> = (seen.number + 1..=seen.number + 100).collect();
-    assert_eq!(versions, expected);
-
-    let Availability::Changes { seats, summary } =
-        engine.availability(&venue, Since::Version(seen)).await.unwrap()
-    else {
-        panic!("a delta was asked for")
-    };
-    assert_eq!(seats.len(), 100);
-    assert_eq!(summary.counts.held, 100);
-}
-
-#[tokio::test]
-async fn a_reader_of_another_epoch_is_told_to_start_anew() {
-    let folder = folder();
-    let engine = open(&folder.path().join("a.db"));
-    let venue = create_event(&engine, 1, 1).await;
-    for version in [Version { epoch: Epoch(9), number: 1 }, Version { epoch: Epoch::FIRST, number: 1_000 }] {
-        let mut stream = engine.subscribe(&venue, Since::Version(version)).await.unwrap();
-        assert!(matches!(stream.next().await, StreamStep::Reset(_)));
-        let full = engine.availability(&venue, Since::Version(version)).await.unwrap();
-        assert!(matches!(full, Availability::Full(_)));
-    }
 }
 
 #[tokio::test]
@@ -603,22 +444,4 @@ async fn what_waits_for_an_operator_and_for_the_tables_is_counted() {
     until(|| meters.holds_overdue.get() == 1).await;
     engine.execute(Request::new(Command::RevokeHold(kept.id))).await.unwrap();
     until(|| meters.holds_overdue.get() == 0 && meters.revoked.get() == 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_an_answer_sees_its_effect_and_a_stream_ends_after_its_last_change() {
-    let folder = folder();
-    let engine = open(&folder.path().join("a.db"));
-    let venue = create_event(&engine, 1, 500).await;
-    let mut stream = engine.subscribe(&venue, Since::Nothing).await.unwrap();
-    for seat in 0..500 {
-        engine.execute(hold(&venue, seat, 60_000)).await.unwrap();
-        assert_eq!(engine.event(&venue).await.unwrap().counts.held, seat + 1);
-    }
-    engine.close().await;
-    let mut changes = 0;
-    while let StreamStep::Changes(more) = stream.next().await {
-        changes += more.len();
-    }
-    assert_eq!(changes, 500);
 }

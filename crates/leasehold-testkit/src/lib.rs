@@ -10,6 +10,7 @@ mod buyer;
 mod checker;
 mod desk;
 mod endings;
+pub mod engine_suite;
 mod facts;
 mod history;
 mod kill_rounds;

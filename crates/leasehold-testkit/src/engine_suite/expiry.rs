@@ -1,0 +1,78 @@
+//! A hold is over when its time is over, whoever notices first.
+
+use leasehold_core::*;
+use leasehold_engine::*;
+
+use super::*;
+
+/// Nobody asks, and the seat is free all the same.
+pub async fn expired_holds_come_back_on_their_own_within_a_second(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let venue = create_event(&*engine, 1, 2).await;
+    let mut stream = engine.subscribe(&venue, Since::Nothing).await.unwrap();
+    let hold = held(engine.execute(hold_seat(&venue, 0, 1_000)).await);
+    let expired = tokio::time::timeout(PATIENCE, async {
+        loop {
+            if let StreamStep::Changes(changes) = stream.next().await
+                && let Some(change) = changes.into_iter().find(|change| change.kind == Kind::HoldExpired)
+            {
+                return change;
+            }
+        }
+    });
+    let change = expired.await.expect("it is ended by somebody");
+    assert!(change.at >= hold.expires_at, "never early");
+    assert!(change.at.since(hold.expires_at) <= Millis(1_000), "late: {change:?}");
+    assert_eq!(engine.event(&venue).await.unwrap().counts.free, 2);
+    let over = held(engine.hold(hold.id, Some(engine.secret_of(hold.id))).await);
+    assert_eq!((over.state, over.ended_at), (HoldState::Expired, hold.expires_at));
+    engine.close().await;
+}
+
+/// The taker of one seat frees the others too, and the late owner is told.
+pub async fn taking_a_seat_of_a_hold_that_is_over_ends_the_whole_hold(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let venue = create_event(&*engine, 1, 3).await;
+    let seats = |numbers: &[u32]| numbers.iter().map(|&seat| ItemRequest::Seat(SeatNo(seat))).collect();
+    let late = held(engine.execute(hold_items(&venue, seats(&[0, 1, 2]), 1_000)).await);
+    let begun = tokio::time::Instant::now();
+    let next = loop {
+        match engine.execute(hold_seat(&venue, 1, LONG_MS)).await {
+            Err(EngineError::Refused(Refusal::SeatsTaken(_))) if begun.elapsed() < PATIENCE => {}
+            other => break held(other),
+        }
+    };
+    assert!(next.created_at >= late.expires_at, "never early");
+    let counts = engine.event(&venue).await.unwrap().counts;
+    assert_eq!((counts.free, counts.held), (2, 1), "the whole hold was ended");
+    let refused = engine.execute(confirm(&*engine, late.id, None)).await;
+    assert!(
+        matches!(refused, Err(EngineError::Refused(Refusal::HoldOver(HoldState::Expired)))),
+        "{refused:?}"
+    );
+    engine.close().await;
+}
+
+/// Units and seats of holds that are over are there for the next caller, at that very instant.
+pub async fn what_holds_that_are_over_had_is_never_sold_out(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let venue = create_event(&*engine, 1, 2).await;
+    let mut until = Timestamp::default();
+    for _ in 0..10 {
+        until = until.max(held(engine.execute(hold_units(&venue, 1, 1_000)).await).expires_at);
+    }
+    let begun = tokio::time::Instant::now();
+    loop {
+        let asked_at = engine.now();
+        match engine.execute(hold_units(&venue, 10, LONG_MS)).await {
+            Err(EngineError::Refused(Refusal::PoolShort { .. })) => {
+                assert!(begun.elapsed() < PATIENCE, "asked at {asked_at}, over at {until}");
+            }
+            other => {
+                assert!(held(other).created_at >= until, "never early");
+                break;
+            }
+        }
+    }
+    engine.close().await;
+}

@@ -1,0 +1,86 @@
+//! One key, one effect, one answer; and a hold is its owner's.
+
+use leasehold_core::*;
+use leasehold_engine::*;
+
+use super::*;
+
+/// A repetition has no effect and gets the first answer, also from another engine.
+pub async fn the_same_key_has_one_effect_and_one_answer(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let venue = create_event(&*engine, 1, 1).await;
+    let first = engine.execute(hold_units(&venue, 2, LONG_MS).with_key(key(1, 1))).await.unwrap();
+    let again = engine.execute(hold_units(&venue, 2, LONG_MS).with_key(key(1, 1))).await.unwrap();
+    assert!(!first.replayed && again.replayed);
+    assert_eq!((&first.outcome, first.at), (&again.outcome, again.at));
+    let other = engine.execute(hold_units(&venue, 3, LONG_MS).with_key(key(1, 2))).await;
+    assert!(matches!(other, Err(EngineError::KeyMismatch)), "{other:?}");
+
+    let engine = restart(store, engine).await;
+    let later = engine.execute(hold_units(&venue, 2, LONG_MS).with_key(key(1, 1))).await.unwrap();
+    assert!(later.replayed);
+    assert_eq!((&later.outcome, later.at), (&first.outcome, first.at));
+    assert_eq!(engine.event(&venue).await.unwrap().pools[0].held, 2);
+    engine.close().await;
+}
+
+/// What was refused may be asked again under the same key.
+pub async fn a_refusal_is_not_remembered(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let venue = create_event(&*engine, 1, 1).await;
+    let winner = held(engine.execute(hold_seat(&venue, 0, LONG_MS)).await);
+    let refused = engine.execute(hold_seat(&venue, 0, LONG_MS).with_key(key(7, 7))).await;
+    assert!(matches!(refused, Err(EngineError::Refused(Refusal::SeatsTaken(_)))), "{refused:?}");
+    engine.execute(release(&*engine, winner.id)).await.unwrap();
+    let granted = engine.execute(hold_seat(&venue, 0, LONG_MS).with_key(key(7, 7))).await;
+    assert!(!granted.expect("it is free").replayed);
+    engine.close().await;
+}
+
+/// The answer shows the hold as it then stood, with its fences, whatever became of it; and is found by its key.
+pub async fn an_answer_is_remembered_as_it_was_given(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let venue = create_event(&*engine, 1, 3).await;
+    let items = vec![
+        ItemRequest::Pool(PoolNo(0), 2),
+        ItemRequest::Seat(SeatNo(2)),
+        ItemRequest::Seat(SeatNo(0)),
+        ItemRequest::Pool(PoolNo(0), 1),
+    ];
+    let asked = || {
+        let mut request = hold_items(&venue, items.clone(), LONG_MS).with_key(key(3, 3));
+        if let Command::CreateHold(create) = &mut request.command {
+            create.holder = Some(reference("ada"));
+        }
+        request
+    };
+    let first = engine.execute(asked()).await.unwrap();
+    let Outcome::Hold(hold) = first.outcome.clone() else { panic!("a hold") };
+    let released = engine.execute(release(&*engine, hold.id).with_key(key(4, 4))).await.unwrap();
+
+    let engine = restart(store, engine).await;
+    let again = engine.execute(asked()).await.unwrap();
+    assert_eq!((&again.outcome, again.at, again.replayed), (&first.outcome, first.at, true));
+    let secret = Some(engine.secret_of(hold.id));
+    let remembered = engine.remembered(hold.id, secret, key(4, 4).unwrap()).await.unwrap();
+    assert_eq!(remembered.expect("it was answered").outcome, released.outcome);
+    assert!(engine.remembered(hold.id, secret, key(5, 5).unwrap()).await.unwrap().is_none());
+    assert!(engine.remembered(hold.id, None, key(4, 4).unwrap()).await.unwrap().is_none());
+    engine.close().await;
+}
+
+/// Someone else's hold is not there.
+pub async fn without_the_secret_a_hold_looks_absent(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let venue = create_event(&*engine, 1, 2).await;
+    let one = held(engine.execute(hold_seat(&venue, 0, LONG_MS)).await);
+    let two = held(engine.execute(hold_seat(&venue, 1, LONG_MS)).await);
+    for secret in [None, Some(engine.secret_of(two.id))] {
+        let released = engine.execute(Request::new(Command::ReleaseHold(one.id)).with_secret(secret)).await;
+        assert!(matches!(released, Err(EngineError::Refused(Refusal::NotFound))), "{released:?}");
+        let seen = engine.hold(one.id, secret).await;
+        assert!(matches!(seen, Err(EngineError::Refused(Refusal::NotFound))), "{seen:?}");
+    }
+    assert_eq!(engine.event(&venue).await.unwrap().counts.held, 2);
+    engine.close().await;
+}

@@ -1,0 +1,196 @@
+//! An engine against the rules themselves: the same commands, the same answers, also over restarts.
+//!
+//! A failure prints its seed; `LEASEHOLD_SEED=n` runs that seed alone.
+
+use async_trait::async_trait;
+use leasehold_core::random::{Random, RandomCommands};
+use leasehold_core::{Changes, Command, Epoch, Refusal, Reply, State, Timestamp};
+use leasehold_engine::{Done, Engine, EngineError, EventSummary, Outcome, Request};
+
+use super::{EngineStore, PATIENCE};
+
+/// A store whose clock the test can set, and that can be judged while no engine is open on it.
+#[async_trait]
+pub trait ModelStore: EngineStore {
+    /// Sets the store's clock to this instant, unless it is already later.
+    fn set_time(&self, at_least: Timestamp);
+
+    /// What the store's clock shows.
+    async fn time(&self) -> Timestamp;
+
+    /// What can be compared of an answer: everything, unless the store counts log entries in another way.
+    fn comparable(&self, outcome: Outcome) -> Outcome {
+        outcome
+    }
+
+    /// Panics with `context` unless what is stored is sound and agrees with the model.
+    async fn judge(&self, model: &State, context: &str);
+}
+
+/// How much is tried.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Seeds, each with an empty store.
+    pub seeds: u64,
+    /// Commands for each seed.
+    pub commands: usize,
+}
+
+/// The model with what it has just changed.
+#[derive(Clone)]
+struct Model {
+    state: State,
+}
+
+/// Drives an engine on a new store for every seed; panics at the first answer that is not the rules'.
+pub async fn answers_as_the_rules_do_also_after_restarts<S: ModelStore>(
+    effort: Effort,
+    make: impl AsyncFn() -> S,
+) {
+    let seeds = match std::env::var("LEASEHOLD_SEED") {
+        Ok(seed) => vec![seed.parse().expect("LEASEHOLD_SEED is a number")],
+        Err(_) => (0..effort.seeds).collect::<Vec<u64>>(),
+    };
+    let mut restarts = 0;
+    for seed in seeds {
+        restarts += drive(&make().await, seed, effort.commands).await;
+    }
+    println!("{restarts} restarts");
+    assert!(restarts > 0, "at least one restart");
+}
+
+async fn drive(store: &impl ModelStore, seed: u64, command_count: usize) -> usize {
+    let mut random = Random::new(seed ^ 0x5eed);
+    let mut commands = RandomCommands::new(seed);
+    let mut model = Model { state: State::new(Epoch::FIRST) };
+    let (mut now, mut command) = commands.next_command();
+    store.set_time(now);
+    let mut engine = store.open().await;
+    let mut restarts = 0;
+    for step in 0..command_count {
+        store.set_time(now);
+        let asked = format!("seed {seed}, step {step}: {command:?}");
+        let before = store.time().await;
+        let mut request = Request::new(command.clone());
+        request.secret = request.needs_secret_of().map(|hold| engine.secret_of(hold));
+        let answered = engine.execute(request).await;
+        let after = store.time().await;
+        model = compare(store, model, command, (before, after), answered, &asked);
+        if random.once_in(25) {
+            restarts += 1;
+            settle(&*engine, store, &mut model.state, &asked).await;
+            engine.close().await;
+            drop(engine);
+            store.judge(&model.state, &asked).await;
+            engine = store.open().await;
+        }
+        (now, command) = commands.next_command();
+    }
+    settle(&*engine, store, &mut model.state, &format!("seed {seed}, at the end")).await;
+    engine.close().await;
+    restarts
+}
+
+/// Takes the model one step further, at the instant at which the engine decided.
+///
+/// An answer says when that was. A refusal does not, so it must be the rules' at the instant before it or after it.
+fn compare(
+    store: &impl ModelStore,
+    model: Model,
+    command: Command,
+    (before, after): (Timestamp, Timestamp),
+    answered: Result<Done, EngineError>,
+    asked: &str,
+) -> Model {
+    let instants = match &answered {
+        Ok(done) => vec![done.at],
+        Err(_) if before == after => vec![before],
+        Err(_) => vec![before, after],
+    };
+    let mut differences = Vec::new();
+    for (place, &now) in instants.iter().enumerate() {
+        // The last one may have the model itself: copying it takes a while.
+        let last = place + 1 == instants.len();
+        let mut next = if last { None } else { Some(model.clone()) };
+        let Some(tried) = &mut next else {
+            let mut model = model;
+            match model.step(store, command, now, &answered) {
+                Ok(()) => return model,
+                Err(difference) => panic!("{asked}: {difference}, {differences:?}"),
+            }
+        };
+        match tried.step(store, command.clone(), now, &answered) {
+            Ok(()) => return next.expect("it was just tried"),
+            Err(difference) => differences.push(difference),
+        }
+    }
+    unreachable!("there is at least one instant")
+}
+
+impl Model {
+    fn step(
+        &mut self,
+        store: &impl ModelStore,
+        command: Command,
+        now: Timestamp,
+        answered: &Result<Done, EngineError>,
+    ) -> Result<(), String> {
+        let mut changes = Changes::default();
+        // An engine ends what is over before it takes commands; so does the model.
+        self.state.expire_due(now, usize::MAX, &mut changes);
+        self.state.forget_ended(now, usize::MAX, &mut changes);
+        let said = self.state.apply(command, now, &mut changes);
+        let same = match (&said, answered) {
+            (Ok(reply), Ok(done)) => {
+                let expected = store.comparable(self.expected(reply.clone()));
+                expected == store.comparable(done.outcome.clone())
+            }
+            // A gate turns a request away before anyone looks whether it makes sense.
+            (Err(Refusal::Invalid(_)), Err(EngineError::Refused(_))) => true,
+            // Otherwise it refuses what the rules would refuse too, with the same code.
+            (Err(refusal), Err(EngineError::Refused(other))) => {
+                std::mem::discriminant(refusal) == std::mem::discriminant(other)
+            }
+            _ => false,
+        };
+        if same { Ok(()) } else { Err(format!("at {now} the rules say {said:?}, the engine {answered:?}")) }
+    }
+
+    /// What the model says, in the engine's words.
+    fn expected(&self, reply: Reply) -> Outcome {
+        match reply {
+            Reply::Event(event) => {
+                let event = self.state.event(event).expect("it was just changed");
+                Outcome::Event(EventSummary::of(event, self.state.epoch()))
+            }
+            Reply::Hold(hold) => Outcome::Hold(hold),
+            Reply::Booking(booking) => Outcome::Booking(booking),
+            Reply::Block(block) => Outcome::Block(block),
+            Reply::BlockGone(_) => Outcome::BlockGone,
+            Reply::RefundDue(_, reference) => Outcome::RefundDue(reference),
+        }
+    }
+}
+
+/// Waits until the engine has ended what is over, and both show the same events.
+async fn settle(engine: &dyn Engine, store: &impl ModelStore, model: &mut State, context: &str) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let now = store.time().await;
+        model.expire_due(now, usize::MAX, &mut Changes::default());
+        let page = engine.events(None, 1_000).await.expect("events");
+        let ids = page.items.iter().map(|(venue, _)| &venue.id);
+        assert!(ids.eq(model.events().iter().map(|event| &event.id)), "{context}: {:?}", page.items);
+        let shown: Vec<&EventSummary> = page.items.iter().map(|(_, summary)| summary).collect();
+        let expected: Vec<EventSummary> =
+            model.events().iter().map(|event| EventSummary::of(event, model.epoch())).collect();
+        if shown.iter().copied().eq(expected.iter()) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{context}: expected {expected:?}, shown {shown:?}");
+        // A read goes through the engine's writer, which first ends what is over.
+        let absent = leasehold_core::BookingId::from_raw(1).expect("not zero");
+        assert!(engine.booking(absent).await.is_err());
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
