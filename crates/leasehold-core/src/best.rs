@@ -7,6 +7,23 @@ use std::ops::Range;
 
 use crate::{Layout, SeatNo, SectionNo};
 
+/// The best `count` of the seats that `is_free` says are free; the rules would choose the same.
+///
+/// For whoever wants to propose seats from what it knows; the rules then decide.
+pub fn best_seats(
+    layout: &Layout,
+    count: u32,
+    section: Option<SectionNo>,
+    is_free: impl Fn(SeatNo) -> bool,
+) -> Option<Vec<SeatNo>> {
+    let mut free = FreeSeats::all(layout.seat_count());
+    (0..layout.seat_count())
+        .map(SeatNo)
+        .filter(|&seat| !is_free(seat))
+        .for_each(|seat| free.set(seat, false));
+    free.best(layout, count, section)
+}
+
 /// Which seats of an event are free, one bit a seat.
 #[derive(Debug, Clone)]
 pub(crate) struct FreeSeats {

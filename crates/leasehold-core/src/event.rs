@@ -239,6 +239,16 @@ impl Event {
         self.free.set(seat, owner == Owner::Free);
     }
 
+    /// Loading a part: sets a seat, and no count.
+    pub(crate) fn load_seat(&mut self, seat: SeatNo, fence: Fence, owner: Owner) {
+        self.seats[seat.0 as usize] = Seat { fence, owner };
+        self.free.set(seat, owner == Owner::Free);
+    }
+
+    pub(crate) fn set_counts(&mut self, counts: StatusCounts) {
+        self.counts = counts;
+    }
+
     /// Counts units to or from a holder.
     pub(crate) fn count_holder(&mut self, holder: Option<&Reference>, change: i64) {
         let (Some(holders), Some(holder)) = (&mut self.holders, holder) else { return };
@@ -305,6 +315,12 @@ impl StatusCounts {
             SeatStatus::Sold => &mut self.sold,
             SeatStatus::Blocked => &mut self.blocked,
         }
+    }
+
+    /// Counts a seat that changed from one status to another.
+    pub fn pass(&mut self, from: SeatStatus, to: SeatStatus) {
+        *self.of(from) -= 1;
+        *self.of(to) += 1;
     }
 
     /// All seats.

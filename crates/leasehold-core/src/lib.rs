@@ -55,11 +55,13 @@ mod table;
 
 mod apply;
 mod best;
+mod part;
 
 pub mod invariants;
 #[cfg(feature = "random")]
 pub mod random;
 
+pub use best::best_seats;
 pub use changes::{Changes, Entry, Kind, Touched};
 pub use command::{
     AmendHold, BeginPayment, CancelBooking, Command, ConfirmHold, CreateBlock, CreateEvent, CreateHold,

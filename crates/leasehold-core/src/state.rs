@@ -45,12 +45,16 @@ pub struct State {
 impl State {
     /// Nothing at all, in this epoch.
     pub fn new(epoch: Epoch) -> Self {
+        Self::with_room(epoch, HOLDS_AT_START)
+    }
+
+    pub(crate) fn with_room(epoch: Epoch, holds: usize) -> Self {
         Self {
             epoch,
             seq: 0,
             events: Vec::new(),
             event_ids: HashMap::new(),
-            holds: Table::with_room(HOLDS_AT_START),
+            holds: Table::with_room(holds),
             bookings: Table::with_room(0),
             blocks: Table::with_room(0),
             payments: Payments::default(),
