@@ -170,6 +170,9 @@ pub enum EngineError {
     /// It may have taken effect, or not. Ask again under the same idempotency key.
     #[error("no answer from the store; the command may have taken effect")]
     Unknown,
+    /// The store cannot be reached. Nothing changed; come back later.
+    #[error("the store cannot be reached")]
+    Unavailable,
     /// The store is closed or broken. Nothing changed.
     #[error("the store is closed")]
     Closed,

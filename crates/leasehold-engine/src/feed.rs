@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use leasehold_core::{Epoch, Event, SeatStatus};
+#[cfg(feature = "cluster")]
+use leasehold_core::{EventState, Policy};
 use tokio::sync::watch;
 
 use crate::view::NextStep;
@@ -39,10 +41,14 @@ struct Inside {
 }
 
 impl Feed {
-    pub(crate) fn new(event: &Event, epoch: Epoch, kept: Arc<AtomicUsize>) -> Self {
-        let summary = EventSummary::of(event, epoch);
-        let version = summary.version.number;
+    pub(crate) fn of(event: &Event, epoch: Epoch, kept: Arc<AtomicUsize>) -> Self {
         let seats = event.seats().iter().map(|seat| seat.owner.status()).collect();
+        Self::new(EventSummary::of(event, epoch), seats, kept)
+    }
+
+    /// An event that stands so.
+    pub(crate) fn new(summary: EventSummary, seats: Vec<SeatStatus>, kept: Arc<AtomicUsize>) -> Self {
+        let version = summary.version.number;
         let inside = Inside { summary, seats, changes: VecDeque::new(), snapshot: None };
         Self { inside: Mutex::new(inside), published: watch::Sender::new(version), kept }
     }
@@ -65,6 +71,60 @@ impl Feed {
         inside.summary = summary;
         drop(inside);
         self.published.send_replace(version);
+    }
+
+    /// Publishes changes that another writer made durable, with the rules after those that changed them.
+    ///
+    /// What is known already is left out. False when there is a gap: the reader must begin anew.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn follow(&self, changes: Vec<(Change, Option<(Policy, EventState)>)>) -> bool {
+        let mut inside = self.lock();
+        for (change, rules) in changes {
+            let known = inside.summary.version.number;
+            if change.version.number <= known {
+                continue;
+            }
+            if change.version.number != known + 1 {
+                return false;
+            }
+            for update in &change.seats {
+                let seat = &mut inside.seats[update.seat.0 as usize];
+                let before = std::mem::replace(seat, update.status);
+                inside.summary.counts.pass(before, update.status);
+            }
+            for (pool, counts) in &change.pools {
+                inside.summary.pools[pool.0 as usize] = *counts;
+            }
+            if let Some((policy, state)) = rules {
+                inside.summary.policy = policy;
+                inside.summary.state = state;
+            }
+            inside.summary.version = change.version;
+            inside.keep(Arc::new(change), &self.kept);
+        }
+        let version = inside.summary.version.number;
+        drop(inside);
+        self.published.send_replace(version);
+        true
+    }
+
+    /// Begins anew: readers that are behind are told so.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn begin_anew(&self, summary: EventSummary, seats: Vec<SeatStatus>) {
+        let mut inside = self.lock();
+        self.kept.fetch_sub(inside.changes.len(), Ordering::Relaxed);
+        inside.changes.clear();
+        inside.seats = seats;
+        let version = summary.version.number;
+        inside.summary = summary;
+        drop(inside);
+        self.published.send_replace(version);
+    }
+
+    /// The last version that readers see.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn version(&self) -> u64 {
+        self.lock().summary.version.number
     }
 
     pub(crate) fn summary(&self) -> EventSummary {

@@ -8,7 +8,7 @@ use leasehold_core::{
     Pool, PoolCounts, PoolNo, Reference, SeatNo, StatusCounts, Text, Timestamp,
 };
 
-use super::bytes::{Damaged, Get, Put};
+use crate::bytes::{Damaged, Get, Put};
 use crate::{EventSummary, Version};
 
 /// The first byte of every image and entry. A reader refuses what it does not know.

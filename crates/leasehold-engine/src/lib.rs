@@ -2,7 +2,8 @@
 //!
 //! [`Engine`] is what the server talks to: commands, reads and the stream of changes. Its rules are those of
 //! `leasehold-core`; an implementation adds durability, idempotency and concurrency. [`EmbeddedEngine`]
-//! is the default: one process, one SQLite file.
+//! is the default: one process, one SQLite file. With the feature `cluster` there is `ClusterEngine`: any number
+//! of processes on one PostgreSQL database.
 //!
 //! ```
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,9 +42,18 @@ mod meters;
 mod secret;
 mod view;
 
+mod answer;
+mod bytes;
+mod feed;
+mod image;
+
+#[cfg(feature = "cluster")]
+mod cluster;
 mod embedded;
 
 pub use clock::Clock;
+#[cfg(feature = "cluster")]
+pub use cluster::{ClusterEngine, ClusterOptions, LedgerReport, OpenLedgerError, check_ledger};
 pub use embedded::{CheckReport, EmbeddedEngine, EmbeddedOptions, OpenError, backup_file, check_file};
 pub use engine::{Done, Engine, EngineError, IdempotencyKey, Outcome, Request};
 pub use log::{About, LogPage, LogQuery, SeatOwner};

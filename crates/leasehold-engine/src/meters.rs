@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicI64;
 
-use leasehold_core::Refusal;
+use leasehold_core::{Kind, Refusal};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -112,6 +112,21 @@ impl Meters {
             Refusal::Invalid(_) | Refusal::BadPolicy(_) => "invalid",
         };
         self.refused.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Counts what happened.
+    pub(crate) fn count(&self, kind: Kind) {
+        let counter = match kind {
+            Kind::HoldCreated => &self.granted,
+            Kind::HoldExpired => &self.expired,
+            Kind::HoldReleased => &self.released,
+            Kind::HoldRevoked => &self.revoked,
+            Kind::BookingCreated => &self.sold,
+            Kind::BookingCancelled => &self.cancelled,
+            Kind::RefundDue => &self.confirm_conflicts,
+            _ => return,
+        };
+        counter.inc();
     }
 
     /// Makes the counters visible in a registry.

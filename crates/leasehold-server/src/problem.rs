@@ -66,7 +66,9 @@ impl ApiError {
             EngineError::Refused(refusal) => Self::from_refusal(refusal, venue),
             EngineError::InFlight => Self::new(Code::IdempotencyInFlight),
             EngineError::KeyMismatch => Self::new(Code::IdempotencyMismatch),
-            EngineError::Overloaded | EngineError::Closed => Self::new(Code::Overloaded),
+            EngineError::Overloaded | EngineError::Unavailable | EngineError::Closed => {
+                Self::new(Code::Overloaded)
+            }
             EngineError::Unknown => Self::new(Code::OutcomeUnknown),
             EngineError::Backup(reason) => Self::invalid(reason),
         }

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicUsize;
 
 use leasehold_core::{Event, Item, State, Touched};
 
-use super::feed::Feed;
 use super::gate::Gate;
 use crate::Venue;
+use crate::feed::Feed;
 
 /// One event, seen from outside the writer.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Hall {
         Self {
             venue: Arc::new(Venue::of(event)),
             gate: Gate::new(event, state),
-            feed: Arc::new(Feed::new(event, state.epoch(), Arc::clone(changes_kept))),
+            feed: Arc::new(Feed::of(event, state.epoch(), Arc::clone(changes_kept))),
         }
     }
 

@@ -8,8 +8,8 @@ use leasehold_core::{
     Kind, PoolNo, SeatNo, SeatStatus, State, Timestamp, Touched,
 };
 
-use super::bytes::{Damaged, Get, Put};
-use super::image;
+use crate::bytes::{Damaged, Get, Put};
+use crate::image;
 use crate::{Change, SeatUpdate, Version};
 
 const IMAGE_EVENT: u8 = 1;

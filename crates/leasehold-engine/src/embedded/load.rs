@@ -8,11 +8,11 @@ use leasehold_core::{
 use rusqlite::Connection;
 
 use super::OpenError;
-use super::bytes::{Damaged, Get};
-use super::image;
 use super::journal::replay_entry;
 use super::store::meta;
 use crate::Change;
+use crate::bytes::{Damaged, Get};
+use crate::image;
 
 /// Changes that are kept for readers at most, about.
 const HISTORY_MAX: usize = 100_000;

@@ -2,18 +2,15 @@
 //!
 //! A caller's command goes through the [`gate`], which refuses what is plainly taken, into the [`queue`]. The
 //! [`writer`] applies everything that has queued with one timestamp, commits it as one row of the [`journal`],
-//! publishes it to the readers' [`feed`] and only then answers. The tables follow behind: [`projection`].
+//! publishes it to the readers' [`feed`](crate::feed) and only then answers. The tables follow behind: [`projection`].
 //! A restart is in [`load`].
 
 mod answer;
 mod bugs;
-mod bytes;
 mod check;
-mod feed;
 mod gate;
 mod hall;
 mod history;
-mod image;
 mod journal;
 mod keys;
 mod load;
@@ -43,7 +40,8 @@ pub use store::{OpenError, backup_file};
 use self::answer::{Found, read_answer};
 use self::bugs::{Bug, planted};
 use self::hall::Hall;
-use self::keys::{ANSWERS_AGE_MAX, ANSWERS_MAX, Begin};
+use self::keys::Begin;
+pub(crate) use self::keys::{ANSWERS_AGE_MAX, ANSWERS_MAX};
 use self::load::Tables;
 use self::messenger::{Messenger, News, Saying};
 use self::queue::{Rejected, Weight};

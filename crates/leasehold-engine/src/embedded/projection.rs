@@ -13,9 +13,9 @@ use leasehold_core::{
 };
 use rusqlite::Connection;
 
-use super::bytes::Put;
-use super::image;
 use super::store::set_meta;
+use crate::bytes::Put;
+use crate::image;
 
 /// Passes begin at least this far apart, so that what changes often is written once.
 const PASS_INTERVAL: Duration = Duration::from_millis(500);

@@ -11,7 +11,7 @@ use leasehold_core::{
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::answer::{put_answer, write_answer};
+use super::answer::write_answer;
 use super::bugs::{Bug, planted};
 use super::hall::Hall;
 use super::journal::{change_of, put_entry};
@@ -20,6 +20,7 @@ use super::messenger::{Answer, Messenger, News};
 use super::projection::Projection;
 use super::shared::{Job, Read, Reading, Shared};
 use super::store::Store;
+use crate::answer::put_answer;
 use crate::{Change, Done, EngineError, EventSummary, IdempotencyKey, Outcome, Request};
 
 /// Holds that are ended with one commit, so that a storm of expiries cannot stall the rest.
@@ -268,7 +269,7 @@ impl Writer {
         let Batch { changes, journal, published, sales, .. } = batch;
         for entry in &changes.entries {
             put_entry(journal, state, changes, entry);
-            count(&shared.meters, entry.kind);
+            shared.meters.count(entry.kind);
             projection.mark_version(entry.event);
             for touched in changes.touched_by(entry) {
                 projection.mark(touched, state);
@@ -468,20 +469,6 @@ fn asks_for_any(command: &Command) -> bool {
         _ => return false,
     };
     items.iter().any(|item| !matches!(item, ItemRequest::Seat(_)))
-}
-
-fn count(meters: &crate::Meters, kind: Kind) {
-    let counter = match kind {
-        Kind::HoldCreated => &meters.granted,
-        Kind::HoldExpired => &meters.expired,
-        Kind::HoldReleased => &meters.released,
-        Kind::HoldRevoked => &meters.revoked,
-        Kind::BookingCreated => &meters.sold,
-        Kind::BookingCancelled => &meters.cancelled,
-        Kind::RefundDue => &meters.confirm_conflicts,
-        _ => return,
-    };
-    counter.inc();
 }
 
 fn ends(kind: Kind) -> bool {
