@@ -1,0 +1,168 @@
+//! A connection to the ledger: its settings, its statements, and what its failures mean.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config, NoTls, Statement};
+
+use crate::bytes::Damaged;
+
+/// How long a connection may take to be made.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+/// How long a call may take before the connection is given up. Longer than the server's own limit.
+pub(crate) const CALL_TIME_MAX: Duration = Duration::from_secs(8);
+
+/// The database's limits on us: a server that stands still keeps what it has locked for a second and no longer.
+///
+/// Plans are kept, and those that were made for empty tables would be slow later: ours go by the keys from the start.
+const SESSION: &str = "
+SET synchronous_commit = on;
+SET default_transaction_isolation = 'read committed';
+SET statement_timeout = '6s';
+SET lock_timeout = '4s';
+SET idle_in_transaction_session_timeout = '1s';
+SET jit = off;
+SET enable_seqscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET client_min_messages = warning";
+
+/// A connection, with the task that drives it. Dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(crate) load: Statement,
+    pub(crate) write: Statement,
+    pub(crate) hold: Statement,
+    driver: JoinHandle<()>,
+}
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error("the ledger did not answer in time")]
+    Timeout,
+    #[error("the ledger refused: {}", said(.0))]
+    Database(#[from] tokio_postgres::Error),
+    #[error("the ledger holds what was never written: {0}")]
+    Damaged(#[from] Damaged),
+    #[error("the ledger's answer cannot be read: {0}")]
+    Unreadable(#[from] serde_json::Error),
+}
+
+/// The server's own words, which the error's text leaves to its source.
+fn said(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |said| said.message().to_owned())
+}
+
+/// What a failed call means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It had no effect, and may succeed at once: a deadlock, a lock that took too long.
+    Again,
+    /// It had no effect: the ledger cannot be reached, or is not able to work.
+    Unavailable,
+    /// The connection was lost after the commit was sent: it may have taken effect.
+    InDoubt,
+    /// It had no effect and never will: something in it is wrong.
+    Wrong,
+}
+
+impl Connection {
+    /// Connects, and prepares what every call uses.
+    pub(crate) async fn open(config: &Config) -> Result<Self, CallError> {
+        let connecting = async {
+            let (client, driver) = connect(config).await?;
+            client.batch_execute(SESSION).await?;
+            let load = client.prepare(include_str!("sql/load.sql")).await?;
+            let write = client.prepare("SELECT leasehold.write_v1($1::text::json)").await?;
+            let hold = client.prepare(include_str!("sql/hold.sql")).await?;
+            Ok(Self { client, load, write, hold, driver })
+        };
+        within(CONNECT_TIME_MAX, connecting).await
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// A connection for migrations and reads, without the prepared statements.
+pub(crate) async fn plain(config: &Config) -> Result<(Client, Driver), CallError> {
+    let connecting = async {
+        let (client, driver) = connect(config).await?;
+        client.batch_execute("SET client_min_messages = warning").await?;
+        Ok((client, Driver(driver)))
+    };
+    within(CONNECT_TIME_MAX, connecting).await
+}
+
+/// The task that drives a connection; it ends with this.
+#[derive(Debug)]
+pub(crate) struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn connect(config: &Config) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+    let (client, connection) = config.connect(NoTls).await?;
+    let driver = tokio::spawn(async move {
+        // Whoever waits for an answer is told the error; here it is only worth a line for those who look for it.
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to the ledger ended");
+        }
+    });
+    Ok((client, driver))
+}
+
+/// The result of a call, if it comes in time.
+pub(crate) async fn within<T>(
+    time_max: Duration,
+    call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(time_max, call).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(CallError::Timeout),
+    }
+}
+
+/// What an error before the commit means: nothing happened.
+pub(crate) fn before_commit(error: &CallError) -> Failure {
+    let code = match error {
+        CallError::Timeout => return Failure::Unavailable,
+        CallError::Damaged(_) | CallError::Unreadable(_) => return Failure::Wrong,
+        CallError::Database(error) => match error.code() {
+            Some(code) => code,
+            None => return Failure::Unavailable,
+        },
+    };
+    match *code {
+        SqlState::T_R_DEADLOCK_DETECTED
+        | SqlState::T_R_SERIALIZATION_FAILURE
+        | SqlState::LOCK_NOT_AVAILABLE
+        | SqlState::UNIQUE_VIOLATION => Failure::Again,
+        _ if cannot_work(code) => Failure::Unavailable,
+        _ => Failure::Wrong,
+    }
+}
+
+/// What an error after the commit was sent means. The server said no: nothing happened. It said nothing: who knows.
+pub(crate) fn at_commit(error: &CallError) -> Failure {
+    match before_commit(error) {
+        // Said to everybody when the server stops, also to those whose commit is on the disk.
+        Failure::Unavailable => Failure::InDoubt,
+        other => other,
+    }
+}
+
+/// The server stops, starts, is full, is read-only, or has waited too long for us.
+fn cannot_work(code: &SqlState) -> bool {
+    let class = &code.code()[..2];
+    class == "57" || class == "53" || class == "08" || class == "58" || class == "25"
+}

@@ -1,0 +1,67 @@
+//! Brings the ledger's tables and functions up to date; any number of servers may start at once.
+
+use tokio_postgres::{Client, Config};
+
+use super::connection::{self, CallError};
+
+/// The migrations in order. One that was released never changes.
+const MIGRATIONS: [(&str, &str); 5] = [
+    ("0001_ledger", include_str!("sql/0001_ledger.sql")),
+    ("0002_load", include_str!("sql/0002_load.sql")),
+    ("0003_write", include_str!("sql/0003_write.sql")),
+    ("0004_tidy", include_str!("sql/0004_tidy.sql")),
+    ("0005_hold", include_str!("sql/0005_hold.sql")),
+];
+
+/// Whoever migrates has this lock; the number is the word "leasehld" in ASCII.
+const LOCK: i64 = 0x6c65_6173_6568_6c64;
+
+/// Why a ledger cannot be brought up to date.
+#[derive(Debug)]
+pub(crate) enum MigrateError {
+    Call(CallError),
+    /// It has more migrations than this program knows.
+    TooNew(i32),
+}
+
+impl<E: Into<CallError>> From<E> for MigrateError {
+    fn from(error: E) -> Self {
+        Self::Call(error.into())
+    }
+}
+
+/// Applies what is missing, each migration in a transaction of its own, while no other server does.
+pub(crate) async fn migrate(config: &Config) -> Result<(), MigrateError> {
+    let (client, _driver) = connection::plain(config).await?;
+    // Given back when the connection ends, however that happens.
+    client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
+    client
+        .batch_execute(
+            "CREATE SCHEMA IF NOT EXISTS leasehold;
+             CREATE TABLE IF NOT EXISTS leasehold.migrations (
+                 number integer PRIMARY KEY,
+                 name text NOT NULL,
+                 applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+             )",
+        )
+        .await?;
+    let row = client.query_one("SELECT count(*)::integer FROM leasehold.migrations", &[]).await?;
+    let applied: i32 = row.get(0);
+    let known = MIGRATIONS.len() as i32;
+    if applied > known {
+        return Err(MigrateError::TooNew(applied));
+    }
+    for number in applied..known {
+        apply(&client, number).await?;
+    }
+    Ok(())
+}
+
+async fn apply(client: &Client, number: i32) -> Result<(), tokio_postgres::Error> {
+    let (name, sql) = MIGRATIONS[number as usize];
+    // Names and numbers of ours, and no one else's: nothing in them needs quoting.
+    let record = format!("INSERT INTO leasehold.migrations (number, name) VALUES ({}, '{name}')", number + 1);
+    client.batch_execute(&format!("BEGIN;\n{sql};\n{record};\nCOMMIT")).await?;
+    tracing::info!(name, "the ledger was migrated");
+    Ok(())
+}

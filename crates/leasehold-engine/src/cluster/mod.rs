@@ -1,0 +1,355 @@
+//! The cluster engine: any number of servers on one PostgreSQL database, the ledger, which decides everything.
+//!
+//! A caller's command goes into a bounded queue. A [`worker`] takes whatever has queued and has it carried out in
+//! one transaction: [`plain_holds`] by one call that the ledger decides itself, all else by the [`desk`], which locks
+//! the events concerned, loads what the commands are about and applies the rules of `leasehold-core`. The [`follower`] reads the log as it grows, from all servers, and
+//! tells readers and then callers. The [`sweeper`] ends what is over. No server keeps anything that another one needs.
+//!
+//! Everything about one event happens under the lock of its row in `leasehold.events`, and by the ledger's clock,
+//! which is read under that lock. So its changes are in one order, and the log has no gaps.
+
+mod rows;
+mod wants;
+
+mod connection;
+mod migrate;
+
+mod part;
+
+mod desk;
+mod plain_holds;
+
+mod create;
+mod remembered;
+
+mod follower;
+mod halls;
+mod shared;
+mod sweeper;
+mod worker;
+
+mod check;
+mod reads;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+
+use async_trait::async_trait;
+use leasehold_core::{BookingId, Epoch, Hold, HoldId, ItemRequest, Name, Refusal, Timestamp};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio_postgres::Config;
+
+pub use check::{LedgerReport, check_ledger};
+
+use self::connection::{CALL_TIME_MAX, CallError, within};
+use self::desk::Job;
+use self::follower::Follower;
+use self::halls::{Hall, Halls};
+use self::migrate::MigrateError;
+use self::shared::{Reader, Shared};
+use self::sweeper::Sweeper;
+use self::worker::Worker;
+use crate::{
+    Availability, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, Meters, Page,
+    RefundsDue, Request, SecretKey, Since, Subscription, Venue,
+};
+
+/// Connections on which a server writes, unless told otherwise.
+///
+/// One event's transactions follow one another; a second one waits at the ledger while the first is being made durable.
+const WRITERS: usize = 3;
+
+/// How to open a ledger.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    url: String,
+    key: SecretKey,
+    queue_length_max: usize,
+    writers: usize,
+}
+
+/// See this module's documentation.
+#[derive(Debug)]
+pub struct ClusterEngine {
+    shared: Arc<Shared>,
+    /// None when closed.
+    queue: SyncMutex<Option<mpsc::Sender<Job>>>,
+    stop: watch::Sender<bool>,
+    tasks: SyncMutex<Vec<JoinHandle<()>>>,
+}
+
+/// Why a ledger could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenLedgerError {
+    /// The address cannot be read.
+    #[error("the ledger's address is not valid: {0}")]
+    Address(String),
+    /// No connection, or it broke.
+    #[error("the ledger cannot be used: {0}")]
+    Unusable(String),
+    /// It was written by a newer program.
+    #[error("the ledger has migration {found}, this program knows fewer: use a newer one")]
+    TooNew {
+        /// The last migration it has.
+        found: i32,
+    },
+    /// Its secrets are made with another key.
+    #[error("the ledger is used with another secret key: give every server the same one")]
+    OtherKey,
+}
+
+impl ClusterOptions {
+    /// The ledger at `postgres://user@host/database`, with the key that hold secrets are made with.
+    ///
+    /// Every server on one ledger needs the same key; the ledger keeps a code of it and refuses another one.
+    pub fn new(url: impl Into<String>, key: SecretKey) -> Self {
+        Self { url: url.into(), key, queue_length_max: 16_384, writers: WRITERS }
+    }
+
+    /// Sheds commands when this many wait.
+    pub fn queue_length_max(mut self, length: usize) -> Self {
+        self.queue_length_max = length.max(1);
+        self
+    }
+
+    /// Writes on this many connections.
+    pub fn writers(mut self, writers: usize) -> Self {
+        self.writers = writers.max(1);
+        self
+    }
+}
+
+impl ClusterEngine {
+    /// Brings the ledger up to date if that is needed, and starts the workers.
+    pub async fn open(options: ClusterOptions) -> Result<Self, OpenLedgerError> {
+        let config = config_of(&options.url)?;
+        migrate::migrate(&config).await.map_err(|error| match error {
+            MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
+            MigrateError::Call(error) => unusable(error),
+        })?;
+        let (epoch, now) = admit(&config, &options.key).await?;
+        let shared = Arc::new(Shared::new(config, Arc::new(Halls::new(epoch)), options.key));
+        shared.note_time(now);
+        let (queue, jobs) = mpsc::channel(options.queue_length_max);
+        let jobs = Arc::new(Mutex::new(jobs));
+        let (news_sender, news) = mpsc::unbounded_channel();
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = Vec::new();
+        for _ in 0..options.writers {
+            let worker = Worker::new(Arc::clone(&shared), Arc::clone(&jobs), news_sender.clone());
+            tasks.push(tokio::spawn(worker.run()));
+        }
+        tasks.push(tokio::spawn(Sweeper::new(Arc::clone(&shared)).run(stopped)));
+        tasks.push(tokio::spawn(Follower::new(Arc::clone(&shared), news).run()));
+        tracing::info!(epoch = epoch.0, "opened the ledger");
+        Ok(Self { shared, queue: SyncMutex::new(Some(queue)), stop, tasks: SyncMutex::new(tasks) })
+    }
+
+    fn require_secret(&self, hold: HoldId, secret: Option<HoldSecret>) -> Result<(), EngineError> {
+        if self.shared.key.proves(hold, secret) { Ok(()) } else { Err(Refusal::NotFound.into()) }
+    }
+
+    async fn hall_of(&self, venue: &Venue) -> Result<Arc<Hall>, EngineError> {
+        let number = venue.number.0.cast_signed();
+        if let Some(hall) = self.shared.halls.known(number) {
+            return Ok(hall);
+        }
+        let halls = &self.shared.halls;
+        let load = |reader: Arc<Reader>| async move { halls.get(&reader.client, number).await };
+        let hall = self.shared.read(load).await?;
+        hall.ok_or_else(|| Refusal::NotFound.into())
+    }
+
+    fn push(&self, job: Job) -> Result<(), EngineError> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(queue) = &*queue else { return Err(EngineError::Closed) };
+        match queue.try_send(job) {
+            Ok(()) => {
+                self.shared.meters.queue_depth.inc();
+                Ok(())
+            }
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.shared.meters.shed.inc();
+                Err(EngineError::Overloaded)
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(EngineError::Closed),
+        }
+    }
+}
+
+fn config_of(url: &str) -> Result<Config, OpenLedgerError> {
+    let mut config: Config =
+        url.parse().map_err(|error: tokio_postgres::Error| OpenLedgerError::Address(error.to_string()))?;
+    config.application_name("leasehold");
+    Ok(config)
+}
+
+fn unusable(error: CallError) -> OpenLedgerError {
+    OpenLedgerError::Unusable(error.to_string())
+}
+
+/// Compares the key with the ledger's, which takes the first one it is given; and reads its epoch and time.
+async fn admit(config: &Config, key: &SecretKey) -> Result<(Epoch, Timestamp), OpenLedgerError> {
+    let (client, _driver) = connection::plain(config).await.map_err(unusable)?;
+    let code = key.for_purpose("ledger").code_of(&[b"the same key on every server"]).to_vec();
+    let sql = "UPDATE leasehold.ledger SET key_check = coalesce(key_check, $1)
+               RETURNING epoch, key_check, leasehold.now_ms()";
+    let row = within(CALL_TIME_MAX, client.query_one(sql, &[&code])).await.map_err(unusable)?;
+    if row.get::<_, Vec<u8>>(1) != code {
+        return Err(OpenLedgerError::OtherKey);
+    }
+    Ok((Epoch(row.get::<_, i32>(0).cast_unsigned()), rows::time(row.get(2))))
+}
+
+#[async_trait]
+impl Engine for ClusterEngine {
+    async fn venue(&self, event: &str) -> Result<Option<Arc<Venue>>, EngineError> {
+        if let Some(hall) = self.shared.halls.known_by_id(event) {
+            return Ok(Some(Arc::clone(&hall.venue)));
+        }
+        let halls = &self.shared.halls;
+        let find = |reader: Arc<Reader>| async move { halls.find(&reader.client, event).await };
+        let hall = self.shared.read(find).await?;
+        Ok(hall.map(|hall| Arc::clone(&hall.venue)))
+    }
+
+    /// Says nothing: the ledger decides. What is plainly taken is turned away by the gate in front of it.
+    fn gate(&self, _venue: &Venue, _items: &[ItemRequest]) -> Option<Refusal> {
+        None
+    }
+
+    async fn execute(&self, request: Request) -> Result<Done, EngineError> {
+        if let Some(hold) = request.needs_secret_of() {
+            self.require_secret(hold, request.secret)?;
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.push(Job { request: Box::new(request), reply: sender, in_doubt: false })?;
+        // A worker answers everything it took, unless it was ended in the middle of it.
+        let done = receiver.await.map_err(|_| EngineError::Unknown)?;
+        if done.as_ref().is_ok_and(|done| done.replayed) {
+            self.shared.meters.replayed.inc();
+        }
+        done
+    }
+
+    async fn event(&self, venue: &Venue) -> Result<EventSummary, EngineError> {
+        Ok(self.hall_of(venue).await?.feed.summary())
+    }
+
+    async fn events(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Page<(Arc<Venue>, EventSummary)>, EngineError> {
+        let look = |reader: Arc<Reader>| async move { reads::events(&reader.client, after, limit).await };
+        let page = self.shared.read(look).await?;
+        let halls = &self.shared.halls;
+        let mut items = Vec::with_capacity(page.items.len());
+        for number in page.items {
+            let load = |reader: Arc<Reader>| async move { halls.get(&reader.client, number).await };
+            let hall = self.shared.read(load).await?;
+            items.extend(hall.map(|hall| (Arc::clone(&hall.venue), hall.feed.summary())));
+        }
+        Ok(Page { items, more: page.more })
+    }
+
+    async fn availability(&self, venue: &Venue, since: Since) -> Result<Availability, EngineError> {
+        Ok(self.hall_of(venue).await?.feed.availability(since))
+    }
+
+    async fn subscribe(&self, venue: &Venue, since: Since) -> Result<Subscription, EngineError> {
+        Ok(self.hall_of(venue).await?.feed.subscribe(since))
+    }
+
+    async fn hold(&self, hold: HoldId, secret: Option<HoldSecret>) -> Result<Done, EngineError> {
+        self.require_secret(hold, secret)?;
+        let halls = &self.shared.halls;
+        let look = |reader: Arc<Reader>| async move { reads::hold(&reader.client, halls, hold).await };
+        self.shared.read(look).await?.ok_or_else(|| Refusal::NotFound.into())
+    }
+
+    async fn holds(&self, venue: &Venue, after: u64, limit: usize) -> Result<Page<(u64, Hold)>, EngineError> {
+        let look =
+            |reader: Arc<Reader>| async move { reads::holds(&reader.client, venue, after, limit).await };
+        self.shared.read(look).await
+    }
+
+    async fn refunds(
+        &self,
+        venue: &Venue,
+        after: u64,
+        limit: usize,
+    ) -> Result<Page<(u64, RefundsDue)>, EngineError> {
+        let look =
+            |reader: Arc<Reader>| async move { reads::refunds(&reader.client, venue, after, limit).await };
+        self.shared.read(look).await
+    }
+
+    async fn booking(&self, booking: BookingId) -> Result<Done, EngineError> {
+        let halls = &self.shared.halls;
+        let look = |reader: Arc<Reader>| async move { reads::booking(&reader.client, halls, booking).await };
+        self.shared.read(look).await?.ok_or_else(|| Refusal::NotFound.into())
+    }
+
+    async fn remembered(
+        &self,
+        hold: HoldId,
+        secret: Option<HoldSecret>,
+        key: IdempotencyKey,
+    ) -> Result<Option<Done>, EngineError> {
+        if !self.shared.key.proves(hold, secret) {
+            return Ok(None);
+        }
+        let halls = &self.shared.halls;
+        let look = |reader: Arc<Reader>| async move { reads::answer(&reader.client, halls, &key).await };
+        let Some(row) = self.shared.read(look).await? else { return Ok(None) };
+        remembered::done_of(&row, &key, &self.shared.halls).map(Some)
+    }
+
+    fn secret_of(&self, hold: HoldId) -> HoldSecret {
+        self.shared.key.secret_of(hold)
+    }
+
+    fn key_for(&self, purpose: &str) -> SecretKey {
+        self.shared.key.for_purpose(purpose)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.shared.now()
+    }
+
+    fn is_ready(&self) -> bool {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.is_up() && queue.as_ref().is_some_and(|queue| queue.capacity() > 0)
+    }
+
+    fn meters(&self) -> &Meters {
+        &self.shared.meters
+    }
+
+    async fn backup(&self, _to: &Path) -> Result<(), EngineError> {
+        Err(EngineError::Backup("the ledger is backed up with PostgreSQL's own tools".to_owned()))
+    }
+
+    async fn close(&self) {
+        self.shared.close();
+        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.stop.send_replace(true);
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task of the ledger did not end well");
+            }
+        }
+    }
+}
+
+impl Drop for ClusterEngine {
+    fn drop(&mut self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+}

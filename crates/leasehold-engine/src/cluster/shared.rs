@@ -1,0 +1,139 @@
+//! What callers, workers, the follower and the sweeper of one server share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold_core::Timestamp;
+use tokio::sync::Mutex;
+use tokio_postgres::{Client, Config};
+
+use super::connection::{self, CallError, Driver};
+use super::halls::Halls;
+use crate::{EngineError, Meters, SecretKey};
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) halls: Arc<Halls>,
+    pub(crate) meters: Meters,
+    pub(crate) key: SecretKey,
+    /// How far the ledger's clock is ahead of ours, in milliseconds. For people to see; it decides nothing.
+    clock_ahead: AtomicI64,
+    /// Whether the last look at the ledger succeeded.
+    up: AtomicBool,
+    closed: AtomicBool,
+    /// The connection that reads go through, many at a time.
+    reader: Mutex<Option<Arc<Reader>>>,
+}
+
+/// A connection for reads.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) client: Client,
+    _driver: Driver,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, halls: Arc<Halls>, key: SecretKey) -> Self {
+        Self {
+            config,
+            halls,
+            meters: Meters::default(),
+            key,
+            clock_ahead: AtomicI64::new(0),
+            up: AtomicBool::new(true),
+            closed: AtomicBool::new(false),
+            reader: Mutex::default(),
+        }
+    }
+
+    /// A connection to read from: the one there is, or a new one.
+    async fn reader(&self) -> Result<Arc<Reader>, CallError> {
+        let mut known = self.reader.lock().await;
+        match &*known {
+            Some(reader) if !reader.client.is_closed() => Ok(Arc::clone(reader)),
+            _ => {
+                let (client, driver) = connection::plain(&self.config).await?;
+                let reader = Arc::new(Reader { client, _driver: driver });
+                *known = Some(Arc::clone(&reader));
+                Ok(reader)
+            }
+        }
+    }
+
+    /// Reads something, once more on a new connection if the first was broken.
+    pub(crate) async fn read<T, Looking>(
+        &self,
+        look: impl Fn(Arc<Reader>) -> Looking,
+    ) -> Result<T, EngineError>
+    where
+        Looking: Future<Output = Result<T, CallError>>,
+    {
+        if self.is_closed() {
+            return Err(EngineError::Closed);
+        }
+        let mut tries = 0;
+        loop {
+            let error = match self.reader().await {
+                Ok(reader) => match look(Arc::clone(&reader)).await {
+                    Ok(seen) => return Ok(seen),
+                    Err(error) => {
+                        self.drop_reader(&reader).await;
+                        error
+                    }
+                },
+                Err(error) => error,
+            };
+            tries += 1;
+            if tries > 1 {
+                tracing::warn!(%error, "the ledger cannot be read");
+                return Err(EngineError::Unavailable);
+            }
+        }
+    }
+
+    /// Lets go of a connection that did not answer.
+    async fn drop_reader(&self, failed: &Arc<Reader>) {
+        let mut known = self.reader.lock().await;
+        if known.as_ref().is_some_and(|reader| Arc::ptr_eq(reader, failed)) {
+            *known = None;
+        }
+    }
+
+    pub(crate) fn note_time(&self, ledger: Timestamp) {
+        let ahead = ledger.as_millis().cast_signed() - wall_millis();
+        self.clock_ahead.store(ahead, Ordering::Relaxed);
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let now = wall_millis() + self.clock_ahead.load(Ordering::Relaxed);
+        Timestamp::from_millis(now.unsigned_abs())
+    }
+
+    pub(crate) fn note_up(&self, up: bool) {
+        if self.up.swap(up, Ordering::SeqCst) != up {
+            match up {
+                true => tracing::info!("the ledger answers"),
+                false => tracing::warn!("the ledger does not answer"),
+            }
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.load(Ordering::SeqCst) && !self.is_closed()
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+}
+
+fn wall_millis() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX / 2)
+}

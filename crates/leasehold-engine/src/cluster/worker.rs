@@ -1,0 +1,211 @@
+//! A worker: takes whatever has queued and has it carried out together, on a connection of its own.
+//!
+//! Callers that come while a transaction is on its way share the next one: nobody waits on purpose.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::Command;
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::Instant;
+
+use super::connection::{Connection, Failure};
+use super::create::create_event;
+use super::desk::{self, Carried, Job};
+use super::follower::News;
+use super::plain_holds::{PlainHold, grant};
+use super::shared::Shared;
+use crate::EngineError;
+
+/// Commands in one transaction.
+const BATCH_MAX: usize = 512;
+/// How often a batch is tried again that met a deadlock or a lock that took too long.
+const TRIES_MAX: usize = 4;
+/// How long a command whose outcome is in doubt is asked again before its caller is told so.
+const IN_DOUBT_TIME_MAX: Duration = Duration::from_secs(6);
+/// How long to wait before a connection is tried again.
+const RECONNECT_AFTER: Duration = Duration::from_millis(50);
+
+/// What has queued; the workers take turns.
+pub(crate) type Queue = Arc<Mutex<mpsc::Receiver<Job>>>;
+
+/// Who decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The ledger itself, where it can.
+    Ledger,
+    /// The rules, on what the ledger has.
+    Desk,
+}
+
+/// Jobs that are tried together.
+struct Batch {
+    jobs: Vec<Job>,
+    by: By,
+    tries: usize,
+}
+
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    queue: Queue,
+    news: mpsc::UnboundedSender<News>,
+    connection: Option<Connection>,
+}
+
+impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>, queue: Queue, news: mpsc::UnboundedSender<News>) -> Self {
+        Self { shared, queue, news, connection: None }
+    }
+
+    /// Works until the queue is closed and empty.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let mut jobs = Vec::new();
+            let taken = self.queue.lock().await.recv_many(&mut jobs, BATCH_MAX).await;
+            if taken == 0 {
+                return;
+            }
+            self.shared.meters.queue_depth.dec_by(taken as i64);
+            let begun = Instant::now();
+            self.carry_out(sorted(jobs)).await;
+            self.shared.meters.commit_commands.observe(taken as f64);
+            self.shared.meters.commit_seconds.observe(begun.elapsed().as_secs_f64());
+        }
+    }
+
+    /// Sees to it that every job has an answer, whatever becomes of the ledger.
+    async fn carry_out(&mut self, mut batches: Vec<Batch>) {
+        let deadline = Instant::now() + IN_DOUBT_TIME_MAX;
+        while let Some(Batch { jobs, by, tries }) = batches.pop() {
+            let (failure, mut jobs) = match self.attempt(jobs, by).await {
+                (Carried::Out(news), undecided) => {
+                    // The follower lives until all workers are gone.
+                    let _ = self.news.send(news);
+                    batches.extend(Batch::of(undecided, By::Desk));
+                    continue;
+                }
+                (Carried::Storm(jobs), _) => (Failure::Again, jobs),
+                (Carried::Failed(failure, jobs), others) => {
+                    batches.extend(Batch::of(others, By::Desk));
+                    (failure, jobs)
+                }
+            };
+            let in_time = Instant::now() < deadline;
+            let again = |jobs| Batch { jobs, by, tries: tries + 1 };
+            match failure {
+                Failure::Again if tries < TRIES_MAX => batches.push(again(jobs)),
+                // One of them is the cause: alone, and by the rules themselves, it fails alone.
+                Failure::Again | Failure::Wrong if jobs.len() > 1 || by == By::Ledger => {
+                    batches.extend(jobs.into_iter().filter_map(|job| Batch::of(vec![job], By::Desk)));
+                }
+                Failure::Again => give_up(jobs, || EngineError::Overloaded),
+                Failure::Wrong => give_up(jobs, || EngineError::Unavailable),
+                Failure::Unavailable => {
+                    self.connection = None;
+                    let doubtful = jobs.iter().any(|job| job.in_doubt);
+                    if tries == 0 || (doubtful && in_time) {
+                        tokio::time::sleep(RECONNECT_AFTER).await;
+                        batches.push(again(jobs));
+                    } else {
+                        give_up(jobs, || EngineError::Unavailable);
+                    }
+                }
+                Failure::InDoubt => {
+                    self.connection = None;
+                    jobs.iter_mut().for_each(|job| job.in_doubt = true);
+                    // Asked again with the same id or key, they wait for the transaction in doubt, and then know.
+                    let (known, unknown): (Vec<Job>, Vec<Job>) =
+                        jobs.into_iter().partition(|job| in_time && can_be_asked_again(job));
+                    give_up(unknown, || EngineError::Unknown);
+                    if !known.is_empty() {
+                        tokio::time::sleep(RECONNECT_AFTER).await;
+                        batches.push(again(known));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tries a batch once. Those that the ledger left to the rules come back beside what became of the others.
+    async fn attempt(&mut self, jobs: Vec<Job>, by: By) -> (Carried, Vec<Job>) {
+        let shared = Arc::clone(&self.shared);
+        let connection = match self.connect().await {
+            Ok(connection) => connection,
+            Err(failure) => return (Carried::Failed(failure, jobs), Vec::new()),
+        };
+        if by == By::Desk {
+            let carried = match &jobs[..] {
+                [job] if matches!(job.request.command, Command::CreateEvent(_)) => {
+                    create_event(connection, &shared, jobs).await
+                }
+                _ => desk::carry_out(connection, &shared, jobs).await,
+            };
+            return (carried, Vec::new());
+        }
+        let (mut plain, mut others) = (Vec::new(), Vec::new());
+        for job in jobs {
+            match PlainHold::of(job, &shared) {
+                Ok(hold) => plain.push(hold),
+                Err(job) => others.push(job),
+            }
+        }
+        if plain.is_empty() {
+            return (Carried::Out(News::default()), others);
+        }
+        let decided = grant(connection, &shared, plain).await;
+        // What was not sent is not in doubt, whatever became of the rest.
+        others.extend(decided.undecided);
+        (decided.carried, others)
+    }
+
+    async fn connect(&mut self) -> Result<&Connection, Failure> {
+        if self.connection.as_ref().is_none_or(|connection| connection.client.is_closed()) {
+            match Connection::open(&self.shared.config).await {
+                Ok(connection) => self.connection = Some(connection),
+                Err(error) => {
+                    tracing::warn!(%error, "no connection to the ledger");
+                    self.shared.note_up(false);
+                    return Err(Failure::Unavailable);
+                }
+            }
+        }
+        Ok(self.connection.as_ref().expect("it was just made"))
+    }
+}
+
+impl Batch {
+    fn of(jobs: Vec<Job>, by: By) -> Option<Self> {
+        (!jobs.is_empty()).then_some(Self { jobs, by, tries: 0 })
+    }
+}
+
+/// New holds together, the rest together, and what changes an event alone: nobody waits for more than its kind.
+fn sorted(jobs: Vec<Job>) -> Vec<Batch> {
+    let (mut holds, mut others, mut batches) = (Vec::new(), Vec::new(), Vec::new());
+    for job in jobs {
+        match &job.request.command {
+            Command::CreateHold(_) => holds.push(job),
+            Command::CreateEvent(_) | Command::UpdateEvent(_) => {
+                batches.extend(Batch::of(vec![job], By::Desk));
+            }
+            _ => others.push(job),
+        }
+    }
+    batches.extend(Batch::of(others, By::Desk));
+    // The last one is the first to be tried.
+    batches.extend(Batch::of(holds, By::Ledger));
+    batches
+}
+
+/// Whether asking again gives the first answer, and not a second effect.
+fn can_be_asked_again(job: &Job) -> bool {
+    job.request.key.is_some() || matches!(job.request.command, Command::CreateHold(_))
+}
+
+/// Tells the callers. What is in doubt stays so, whatever made us stop asking.
+fn give_up(jobs: Vec<Job>, error: impl Fn() -> EngineError) {
+    for job in jobs {
+        let error = if job.in_doubt { EngineError::Unknown } else { error() };
+        let _ = job.reply.send(Err(error));
+    }
+}
