@@ -33,9 +33,9 @@ pub trait EngineStore: Send + Sync + 'static {
 }
 
 /// How long anything may take that is not a matter of waiting.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// A life that no test waits for, in milliseconds.
-pub(crate) const LONG_MS: u64 = 60_000;
+pub const LONG_MS: u64 = 60_000;
 
 /// Names the promises once.
 #[macro_export]
@@ -95,11 +95,12 @@ macro_rules! engine_tests {
 }
 
 /// An event with seats in rows and a pool of ten units.
-pub(crate) async fn create_event(engine: &dyn Engine, rows: u32, seats: u32) -> Arc<Venue> {
+pub async fn create_event(engine: &dyn Engine, rows: u32, seats: u32) -> Arc<Venue> {
     create_event_with(engine, "gala", rows, seats, Policy::default()).await
 }
 
-pub(crate) async fn create_event_with(
+/// The same with this id and these rules.
+pub async fn create_event_with(
     engine: &dyn Engine,
     id: &str,
     rows: u32,
@@ -118,7 +119,7 @@ pub(crate) async fn create_event_with(
 }
 
 /// A request to hold these items, for nobody in particular.
-pub(crate) fn hold_items(venue: &Venue, items: Vec<ItemRequest>, ttl_ms: u64) -> Request {
+pub fn hold_items(venue: &Venue, items: Vec<ItemRequest>, ttl_ms: u64) -> Request {
     Request::new(Command::CreateHold(CreateHold {
         event: venue.number,
         id: new_hold_id(),
@@ -128,17 +129,19 @@ pub(crate) fn hold_items(venue: &Venue, items: Vec<ItemRequest>, ttl_ms: u64) ->
     }))
 }
 
-pub(crate) fn hold_seat(venue: &Venue, seat: u32, ttl_ms: u64) -> Request {
+/// A request to hold one seat.
+pub fn hold_seat(venue: &Venue, seat: u32, ttl_ms: u64) -> Request {
     hold_items(venue, vec![ItemRequest::Seat(SeatNo(seat))], ttl_ms)
 }
 
-pub(crate) fn hold_units(venue: &Venue, quantity: u32, ttl_ms: u64) -> Request {
+/// A request to hold units of the pool.
+pub fn hold_units(venue: &Venue, quantity: u32, ttl_ms: u64) -> Request {
     hold_items(venue, vec![ItemRequest::Pool(PoolNo(0), quantity)], ttl_ms)
 }
 
 /// The hold that was granted, or stands as it now does.
 #[track_caller]
-pub(crate) fn held(done: Result<Done, EngineError>) -> Hold {
+pub fn held(done: Result<Done, EngineError>) -> Hold {
     match done.expect("a hold").outcome {
         Outcome::Hold(hold) => hold,
         other => panic!("not a hold: {other:?}"),
@@ -146,15 +149,17 @@ pub(crate) fn held(done: Result<Done, EngineError>) -> Hold {
 }
 
 /// The same command of this hold's owner.
-pub(crate) fn by_owner(engine: &dyn Engine, hold: HoldId, command: Command) -> Request {
+pub fn by_owner(engine: &dyn Engine, hold: HoldId, command: Command) -> Request {
     Request::new(command).with_secret(Some(engine.secret_of(hold)))
 }
 
-pub(crate) fn release(engine: &dyn Engine, hold: HoldId) -> Request {
+/// A request to give a hold back.
+pub fn release(engine: &dyn Engine, hold: HoldId) -> Request {
     by_owner(engine, hold, Command::ReleaseHold(hold))
 }
 
-pub(crate) fn confirm(engine: &dyn Engine, hold: HoldId, payment: Option<&str>) -> Request {
+/// A request to turn a hold into a sale, with a payment or without.
+pub fn confirm(engine: &dyn Engine, hold: HoldId, payment: Option<&str>) -> Request {
     let confirm = ConfirmHold {
         hold,
         booking: new_booking_id(),
@@ -165,11 +170,13 @@ pub(crate) fn confirm(engine: &dyn Engine, hold: HoldId, payment: Option<&str>) 
     by_owner(engine, hold, Command::ConfirmHold(confirm))
 }
 
-pub(crate) fn reference(text: &str) -> Reference {
+/// A reference of a caller's.
+pub fn reference(text: &str) -> Reference {
     Reference::parse(text).expect("a reference")
 }
 
-pub(crate) fn key(scope: u128, fingerprint: u128) -> Option<IdempotencyKey> {
+/// An idempotency key of two small numbers.
+pub fn key(scope: u128, fingerprint: u128) -> Option<IdempotencyKey> {
     Some(IdempotencyKey { scope: scope << 64 | scope, fingerprint: fingerprint << 64 | fingerprint })
 }
 
