@@ -63,11 +63,8 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
 
     /// What happened to an event's seats and holds, newest first, for the operator: "why did I lose A-12?".
     ///
-    /// An engine goes back as far as it remembers, and says how far that was. One that remembers nothing says so.
-    async fn log(&self, venue: &Venue, query: LogQuery) -> Result<LogPage, EngineError> {
-        let _ = (venue, query);
-        Ok(LogPage::default())
-    }
+    /// An engine goes back as far as it remembers, and says how far that was.
+    async fn log(&self, venue: &Venue, query: LogQuery) -> Result<LogPage, EngineError>;
 
     /// A booking.
     async fn booking(&self, booking: BookingId) -> Result<Done, EngineError>;

@@ -19,6 +19,7 @@ use leasehold_engine::*;
 pub mod contention;
 pub mod durability;
 pub mod expiry;
+pub mod history;
 pub mod idempotency;
 pub mod model;
 pub mod operator;
@@ -64,6 +65,9 @@ macro_rules! for_each_engine_case {
             operator::a_capacity_does_not_fall_below_what_is_in_use,
             operator::events_are_listed_in_the_order_of_creation,
             operator::the_pages_of_a_list_of_holds_have_each_live_hold_once_whatever_else_happens,
+            history::the_log_says_who_had_a_seat_and_how_it_was_lost_also_after_a_restart,
+            history::pages_of_the_log_follow_each_other_without_a_gap,
+            history::a_blocked_seat_names_its_block,
             contention::three_seats_and_a_pool_are_sold_exactly_once_to_many_callers,
             contention::best_seats_are_together_and_the_last_ones_are_found,
             contention::a_holder_never_has_more_than_the_event_allows,

@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use hashbrown::HashMap;
-use leasehold_core::{Epoch, EventState, Policy, PoolCounts, PoolNo, SeatNo, SeatStatus};
+use leasehold_core::{Epoch, EventState, HoldId, Kind, Policy, PoolCounts, PoolNo, SeatNo, SeatStatus};
 use tokio_postgres::{Client, Row};
+use uuid::Uuid;
 
 use super::connection::{CALL_TIME_MAX, CallError, within};
 use super::part::kind_of;
@@ -196,14 +197,14 @@ async fn load_venue(client: &Client, number: i32) -> Result<Option<Venue>, CallE
 
 /// The last entries up to a version, in order.
 async fn recent(client: &Client, venue: &Venue, upto: u64, epoch: Epoch) -> Result<Vec<Followed>, CallError> {
-    let sql = "SELECT version, at, kind, seats, pools, rules::text FROM leasehold.log
+    let sql = "SELECT version, at, kind, seats, pools, rules::text, subject FROM leasehold.log
                WHERE event_no = $1 AND version > $2::bigint - $3::bigint AND version <= $2 ORDER BY version";
     let (number, upto) = (venue.number.0.cast_signed(), upto.cast_signed());
     let rows = within(CALL_TIME_MAX, client.query(sql, &[&number, &upto, &RECALLED_MAX])).await?;
     rows.iter().map(|row| change(row, 0, epoch)).collect()
 }
 
-/// Reads a log entry from the columns from `first` on: version, at, kind, seats, pools, rules.
+/// Reads a log entry from the columns from `first` on: version, at, kind, seats, pools, rules, subject.
 pub(crate) fn change(row: &Row, first: usize, epoch: Epoch) -> Result<Followed, CallError> {
     let (version, at): (i64, i64) = (row.get(first), row.get(first + 1));
     let seats: Option<Vec<i32>> = row.get(first + 3);
@@ -224,10 +225,14 @@ pub(crate) fn change(row: &Row, first: usize, epoch: Epoch) -> Result<Followed, 
         }
         None => None,
     };
+    let kind = kind_of(row.get(first + 2))?;
+    let subject: Option<Uuid> = row.get(first + 6);
+    let is_block = matches!(kind, Kind::BlockCreated | Kind::BlockRemoved);
     let change = Change {
         version: Version { epoch, number: version.unsigned_abs() },
         at: time(at),
-        kind: kind_of(row.get(first + 2))?,
+        kind,
+        hold: subject.filter(|_| !is_block).and_then(|id| HoldId::from_raw(id.as_u128())),
         seats: seats.collect::<Result<_, Damaged>>()?,
         pools: pools.collect(),
     };

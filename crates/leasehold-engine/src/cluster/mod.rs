@@ -29,6 +29,7 @@ mod sweeper;
 mod worker;
 
 mod check;
+mod history;
 mod reads;
 
 use std::path::Path;
@@ -51,8 +52,8 @@ use self::shared::{Reader, Shared};
 use self::sweeper::Sweeper;
 use self::worker::Worker;
 use crate::{
-    Availability, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, Meters, Page,
-    RefundsDue, Request, SecretKey, Since, Subscription, Venue,
+    Availability, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage, LogQuery,
+    Meters, Page, RefundsDue, Request, SecretKey, Since, Subscription, Venue,
 };
 
 /// Connections on which a server writes, unless told otherwise.
@@ -284,6 +285,14 @@ impl Engine for ClusterEngine {
     ) -> Result<Page<(u64, RefundsDue)>, EngineError> {
         let look =
             |reader: Arc<Reader>| async move { reads::refunds(&reader.client, venue, after, limit).await };
+        self.shared.read(look).await
+    }
+
+    async fn log(&self, venue: &Venue, query: LogQuery) -> Result<LogPage, EngineError> {
+        let (epoch, query) = (self.shared.halls.epoch(), &query);
+        let look = |reader: Arc<Reader>| async move {
+            history::look_back(&reader.client, venue, epoch, query).await
+        };
         self.shared.read(look).await
     }
 

@@ -315,7 +315,7 @@ impl Part {
                     subject = subject.or(self.state.hold_at(*slot).map(|hold| hold_id(hold.id)));
                 }
                 Touched::Booking(slot) => {
-                    subject = self.state.booking_at(*slot).map(|booking| booking_id(booking.id));
+                    subject = self.state.booking_at(*slot).map(|booking| hold_id(booking.hold));
                 }
                 Touched::Block(slot) | Touched::BlockGone(slot) => {
                     subject = self.block_ids.get(slot).map(|id| block_id(*id));

@@ -176,7 +176,7 @@ CREATE TABLE leasehold.log (
     pools integer[],
     -- The rules after an entry that changed them.
     rules json,
-    -- The hold, booking or block it is about.
+    -- The hold it is about, also when it is about the hold's booking; or the block.
     subject uuid,
     PRIMARY KEY (event_no, version)
 );
