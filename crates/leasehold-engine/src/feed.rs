@@ -127,6 +127,12 @@ impl Feed {
         self.lock().summary.version.number
     }
 
+    /// Looks at how the seats stand.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn with_seats<T>(&self, look: impl FnOnce(&[SeatStatus]) -> T) -> T {
+        look(&self.lock().seats)
+    }
+
     pub(crate) fn summary(&self) -> EventSummary {
         self.lock().summary.clone()
     }

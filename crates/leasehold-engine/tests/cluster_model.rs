@@ -80,6 +80,11 @@ impl ModelStore for Ledger {
         outcome
     }
 
+    /// A server proposes from what it knows, where a hold that ran out a moment ago may not be ended yet.
+    fn may_choose_other_seats(&self) -> bool {
+        true
+    }
+
     async fn judge(&self, model: &State, context: &str) {
         let report = check_ledger(&self.url).await.expect("the ledger can be checked");
         assert_eq!(report.problems, Vec::<String>::new(), "{context}");
@@ -106,5 +111,5 @@ async fn the_engine_answers_as_the_rules_do_also_after_restarts() {
             ahead_ms: AtomicI64::new(i64::MIN),
         }
     };
-    answers_as_the_rules_do_also_after_restarts(Effort { seeds: 24, commands: 200 }, make).await;
+    answers_as_the_rules_do_also_after_restarts(Effort { seeds: 16, commands: 200 }, make).await;
 }

@@ -62,7 +62,7 @@ use crate::{
 const WRITERS: usize = 3;
 
 /// How to open a ledger.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ClusterOptions {
     url: String,
     key: SecretKey,
@@ -119,6 +119,13 @@ impl ClusterOptions {
     pub fn writers(mut self, writers: usize) -> Self {
         self.writers = writers.max(1);
         self
+    }
+}
+
+impl std::fmt::Debug for ClusterOptions {
+    /// Without the address, which may have a password in it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterOptions").field("writers", &self.writers).finish_non_exhaustive()
     }
 }
 

@@ -1,15 +1,18 @@
 //! Plain holds: seats by name and units of pools, decided by the ledger itself, many with one call.
 //!
 //! This is what a sale is made of while it is hot. The call is a transaction of its own, so a server that stands
-//! still has nothing locked. What is not plain (best seats, limits for each holder, a hold that is over in the
-//! way, a pool that runs short) goes to the [desk](super::desk), where the rules decide.
+//! still has nothing locked. Best seats are plain too: what this server knows of the event proposes some, and they are
+//! asked for by name. What is not plain (limits for each holder, a hold that is over in the way, a pool that runs
+//! short, a proposal that somebody else was faster with) goes to the [desk](super::desk), where the rules decide on
+//! what the ledger has: nobody is told "sold out" because of a proposal.
 
 use std::sync::Arc;
 
-use leasehold_core::limits::{HOLD_TTL_MIN, ITEMS_PER_HOLD_MAX};
+use hashbrown::HashSet;
+use leasehold_core::limits::{BEST_COUNT_MAX, HOLD_TTL_MIN, ITEMS_PER_HOLD_MAX};
 use leasehold_core::{
-    Command, CreateHold, EventState, Fence, Hold, HoldState, Item, ItemRequest, Millis, PoolNo, Refusal,
-    SeatNo, Timestamp,
+    Command, CreateHold, EventNo, EventState, Fence, Hold, HoldState, Item, ItemRequest, Millis, PoolNo,
+    Refusal, SeatNo, SeatStatus, SectionNo, Timestamp, best_seats,
 };
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -37,7 +40,13 @@ pub(crate) struct PlainHold {
     hold: Hold,
     rules_version: i64,
     hall: Arc<Hall>,
+    /// Some of its seats were chosen here.
+    is_proposal: bool,
 }
+
+/// Seats that were proposed to others in the same batch, each with its event.
+#[derive(Default)]
+pub(crate) struct Proposed(HashSet<(EventNo, SeatNo)>);
 
 /// The arguments of `hold_v1`.
 #[derive(Default)]
@@ -58,19 +67,23 @@ struct Arguments {
 
 impl PlainHold {
     /// The job as a plain hold, or the job itself if it is something else.
-    pub(crate) fn of(job: Job, shared: &Shared) -> Result<Self, Job> {
+    pub(crate) fn of(job: Job, shared: &Shared, proposed: &mut Proposed) -> Result<Self, Job> {
         let Command::CreateHold(create) = &job.request.command else { return Err(job) };
         let Some(hall) = shared.halls.known(create.event.0.cast_signed()) else { return Err(job) };
         let rules = hall.rules();
-        match plain(create, &hall, &rules) {
-            Some(hold) => Ok(Self { job, hold, rules_version: rules.version.cast_signed(), hall }),
+        let is_proposal = create.items.iter().any(|item| matches!(item, ItemRequest::Best { .. }));
+        match plain(create, &hall, &rules, proposed) {
+            Some(hold) => {
+                let rules_version = rules.version.cast_signed();
+                Ok(Self { job, hold, rules_version, hall, is_proposal })
+            }
             None => Err(job),
         }
     }
 }
 
 /// The hold as it would be granted by these rules; none when they have more to say about it.
-fn plain(create: &CreateHold, hall: &Hall, rules: &Rules) -> Option<Hold> {
+fn plain(create: &CreateHold, hall: &Hall, rules: &Rules, proposed: &mut Proposed) -> Option<Hold> {
     let policy = &rules.policy;
     let ttl = create.ttl.unwrap_or(policy.hold_ttl);
     let limited = policy.units_per_holder_max > 0 && create.holder.is_some();
@@ -89,14 +102,21 @@ fn plain(create: &CreateHold, hall: &Hall, rules: &Rules) -> Option<Hold> {
                     None => pools.push((pool, quantity)),
                 }
             }
+            ItemRequest::Best { count: 1..=BEST_COUNT_MAX, .. } => {}
             ItemRequest::Seat(_) | ItemRequest::Pool(..) | ItemRequest::Best { .. } => return None,
+        }
+    }
+    for item in &create.items {
+        if let ItemRequest::Best { count, section } = *item {
+            seats.extend(proposed.propose(hall, count, section, &seats)?);
         }
     }
     let mut sorted = seats.clone();
     sorted.sort_unstable();
     let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
     let too_large = pools.iter().any(|(_, quantity)| i32::try_from(*quantity).is_err());
-    if twice || too_large || (seats.is_empty() && pools.is_empty()) {
+    let too_many = seats.len() + pools.len() > ITEMS_PER_HOLD_MAX;
+    if twice || too_large || too_many || (seats.is_empty() && pools.is_empty()) {
         return None;
     }
     let items = seats.into_iter().map(|seat| Item::Seat { seat, fence: Fence(0) });
@@ -140,7 +160,9 @@ pub(crate) async fn grant(connection: &Connection, shared: &Shared, holds: Vec<P
     let mut holds: Vec<Option<PlainHold>> = holds.into_iter().map(Some).collect();
     for row in &rows {
         let place = usize::try_from(row.get::<_, i32>(0) - 1).unwrap_or(usize::MAX);
-        let Some(PlainHold { job, mut hold, hall, .. }) = holds.get_mut(place).and_then(Option::take) else {
+        let Some(PlainHold { job, mut hold, hall, is_proposal, .. }) =
+            holds.get_mut(place).and_then(Option::take)
+        else {
             continue;
         };
         let at = time(row.get(2));
@@ -156,7 +178,7 @@ pub(crate) async fn grant(connection: &Connection, shared: &Shared, holds: Vec<P
                 answers
                     .push((job.reply, Ok(Done { outcome: Outcome::Hold(hold), venue, at, replayed: false })));
             }
-            1 => {
+            1 if !is_proposal => {
                 let taken: Option<Vec<i32>> = row.get(5);
                 let taken = taken.into_iter().flatten().map(|seat| SeatNo(seat.cast_unsigned()));
                 let refusal = Refusal::SeatsTaken(taken.collect());
@@ -170,6 +192,31 @@ pub(crate) async fn grant(connection: &Connection, shared: &Shared, holds: Vec<P
     versions.sort_unstable_by(|one, other| other.cmp(one));
     versions.dedup_by_key(|(event, _)| *event);
     Decided { carried: Carried::Out(News { versions, answers }), undecided }
+}
+
+impl Proposed {
+    /// The best seats as far as this server knows, without those that are spoken for.
+    fn propose(
+        &mut self,
+        hall: &Hall,
+        count: u32,
+        section: Option<SectionNo>,
+        without: &[SeatNo],
+    ) -> Option<Vec<SeatNo>> {
+        let (event, layout) = (hall.venue.number, &hall.venue.layout);
+        if section.is_some_and(|section| section.0 as usize >= layout.sections().len()) {
+            return None;
+        }
+        let seats = hall.feed.with_seats(|statuses| {
+            best_seats(layout, count, section, |seat| {
+                statuses[seat.0 as usize] == SeatStatus::Free
+                    && !without.contains(&seat)
+                    && !self.0.contains(&(event, seat))
+            })
+        })?;
+        self.0.extend(seats.iter().map(|seat| (event, *seat)));
+        Some(seats)
+    }
 }
 
 impl Arguments {

@@ -13,7 +13,7 @@ use super::connection::{Connection, Failure};
 use super::create::create_event;
 use super::desk::{self, Carried, Job};
 use super::follower::News;
-use super::plain_holds::{PlainHold, grant};
+use super::plain_holds::{PlainHold, Proposed, grant};
 use super::shared::Shared;
 use crate::EngineError;
 
@@ -59,6 +59,8 @@ impl Worker {
 
     /// Works until the queue is closed and empty.
     pub(crate) async fn run(mut self) {
+        // The first caller shall not wait for a connection; if there is none now, its turn tries again.
+        let _ = self.connect().await;
         loop {
             let mut jobs = Vec::new();
             let taken = self.queue.lock().await.recv_many(&mut jobs, BATCH_MAX).await;
@@ -143,8 +145,9 @@ impl Worker {
             return (carried, Vec::new());
         }
         let (mut plain, mut others) = (Vec::new(), Vec::new());
+        let mut proposed = Proposed::default();
         for job in jobs {
-            match PlainHold::of(job, &shared) {
+            match PlainHold::of(job, &shared, &mut proposed) {
                 Ok(hold) => plain.push(hold),
                 Err(job) => others.push(job),
             }

@@ -4,7 +4,9 @@
 
 use async_trait::async_trait;
 use leasehold_core::random::{Random, RandomCommands};
-use leasehold_core::{Changes, Command, Epoch, Refusal, Reply, State, Timestamp};
+use leasehold_core::{
+    Changes, Command, Epoch, Hold, Item, ItemRequest, Refusal, Reply, SeatNo, State, Timestamp,
+};
 use leasehold_engine::{Done, Engine, EngineError, EventSummary, Outcome, Request};
 
 use super::{EngineStore, PATIENCE};
@@ -21,6 +23,11 @@ pub trait ModelStore: EngineStore {
     /// What can be compared of an answer: everything, unless the store counts log entries in another way.
     fn comparable(&self, outcome: Outcome) -> Outcome {
         outcome
+    }
+
+    /// Whether "best seats" may be other ones than the rules would choose: those a server knew to be free.
+    fn may_choose_other_seats(&self) -> bool {
+        false
     }
 
     /// Panics with `context` unless what is stored is sound and agrees with the model.
@@ -139,6 +146,12 @@ impl Model {
         // An engine ends what is over before it takes commands; so does the model.
         self.state.expire_due(now, usize::MAX, &mut changes);
         self.state.forget_ended(now, usize::MAX, &mut changes);
+        let command = match answered {
+            Ok(Done { outcome: Outcome::Hold(hold), .. }) if store.may_choose_other_seats() => {
+                self.with_chosen_seats(command, hold)
+            }
+            _ => command,
+        };
         let said = self.state.apply(command, now, &mut changes);
         let same = match (&said, answered) {
             (Ok(reply), Ok(done)) => {
@@ -154,6 +167,50 @@ impl Model {
             _ => false,
         };
         if same { Ok(()) } else { Err(format!("at {now} the rules say {said:?}, the engine {answered:?}")) }
+    }
+
+    /// The same new hold, with the seats that the engine chose by name, if they are as many as were asked for, in the
+    /// section that was asked for, and free: whether they are is then for the rules to say.
+    fn with_chosen_seats(&self, command: Command, hold: &Hold) -> Command {
+        let Command::CreateHold(mut create) = command else { return command };
+        let Some(event) = self.state.event(create.event) else { return Command::CreateHold(create) };
+        let section_of = |seat: SeatNo| {
+            let row =
+                event.layout.rows().iter().position(|row| row.seats.contains(&seat.0)).unwrap_or(0) as u32;
+            event.layout.sections().iter().position(|section| section.rows.contains(&row))
+        };
+        let named = |item: &&ItemRequest| matches!(item, ItemRequest::Seat(_));
+        let seats = hold.items.iter().filter_map(|item| match item {
+            Item::Seat { seat, .. } => Some(*seat),
+            Item::Pool { .. } => None,
+        });
+        let mut chosen = seats.skip(create.items.iter().filter(named).count());
+        let mut items = Vec::new();
+        for item in &create.items {
+            match *item {
+                ItemRequest::Best { count, section } => {
+                    let seats: Vec<SeatNo> = chosen.by_ref().take(count as usize).collect();
+                    let there = |seat: &SeatNo| {
+                        section.is_none_or(|section| section_of(*seat) == Some(section.0 as usize))
+                    };
+                    if seats.len() != count as usize || !seats.iter().all(there) {
+                        return Command::CreateHold(create);
+                    }
+                    items.extend(seats.into_iter().map(ItemRequest::Seat));
+                }
+                ItemRequest::Seat(_) | ItemRequest::Pool(..) => items.push(*item),
+            }
+        }
+        // Named seats come first in a hold, whatever the order they were asked in.
+        items.sort_by_key(|item| match item {
+            ItemRequest::Seat(seat) => hold
+                .items
+                .iter()
+                .position(|held| matches!(held, Item::Seat { seat: same, .. } if same == seat)),
+            ItemRequest::Pool(..) | ItemRequest::Best { .. } => Some(usize::MAX),
+        });
+        create.items = items;
+        Command::CreateHold(create)
     }
 
     /// What the model says, in the engine's words.

@@ -17,7 +17,11 @@ CREATE FUNCTION leasehold.hold_v1(
     item_holds integer[], item_kinds smallint[], item_nos integer[], item_quantities integer[],
     fence_floor bigint
 ) RETURNS TABLE (place integer, verdict smallint, at bigint, number bigint, fences bigint[], taken integer[])
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE
+-- Planned for each call: a plan for one hold joins the lists below with each other row by row, which is slow for hundreds.
+SET plan_cache_mode = force_custom_plan
+SET enable_hashjoin = on
+AS $$
 #variable_conflict use_column
 DECLARE
     now_at bigint;
@@ -30,35 +34,35 @@ BEGIN
         SELECT ask.place::integer AS place, ask.id, ask.event_no, ask.holder, ask.ttl, ask.scope,
             ask.fingerprint, ask.answer, event.version, event.hold_total_max, event.payment_max,
             coalesce(event.rules_version = ask.rules_version, false)
-                AND NOT EXISTS (SELECT 1 FROM leasehold.holds AS known WHERE known.id = ask.id)
-                AND (ask.scope IS NULL
-                    OR NOT EXISTS (SELECT 1 FROM leasehold.answers AS known WHERE known.scope = ask.scope))
-                AS plain
+                AND known_hold.id IS NULL AND known_answer.scope IS NULL AS plain
         FROM unnest(ids, event_nos, rules_versions, holders, ttls, scopes, fingerprints, answers)
             WITH ORDINALITY AS ask (id, event_no, rules_version, holder, ttl, scope, fingerprint, answer, place)
         LEFT JOIN leasehold.events AS event ON event.no = ask.event_no
+        LEFT JOIN leasehold.holds AS known_hold ON known_hold.id = ask.id
+        LEFT JOIN leasehold.answers AS known_answer ON known_answer.scope = ask.scope
+    ), wanted AS MATERIALIZED (
+        SELECT item.hold AS place, item.item, event_nos[item.hold] AS event_no, item.kind, item.no, item.quantity
+        FROM unnest(item_holds, item_kinds, item_nos, item_quantities) WITH ORDINALITY
+            AS item (hold, kind, no, quantity, item)
     ), seats AS MATERIALIZED (
         -- Every seat that is asked for: how it stands, and who of this batch was first to ask.
-        SELECT item.hold AS place, item.item, ask.event_no, item.no AS seat_no,
+        SELECT item.place, item.item, item.event_no, item.no AS seat_no,
             greatest(coalesce(seat.fence, 0), fence_floor) + 1 AS fence,
             coalesce(seat.status, 0) <> 0 AND NOT coalesce(owner.live_until <= now_at, false) AS is_taken,
             coalesce(owner.live_until <= now_at, false) AS is_over,
-            first_value(item.hold) OVER (PARTITION BY ask.event_no, item.no ORDER BY item.hold) AS first_place
-        FROM unnest(item_holds, item_kinds, item_nos) WITH ORDINALITY AS item (hold, kind, no, item)
-        JOIN asked AS ask ON ask.place = item.hold
-        LEFT JOIN leasehold.seats AS seat ON seat.event_no = ask.event_no AND seat.seat_no = item.no
+            first_value(item.place) OVER (PARTITION BY item.event_no, item.no ORDER BY item.place) AS first_place
+        FROM wanted AS item
+        LEFT JOIN leasehold.seats AS seat ON seat.event_no = item.event_no AND seat.seat_no = item.no
         LEFT JOIN leasehold.holds AS owner ON seat.status = 1 AND owner.id = seat.owner
         WHERE item.kind = 0
     ), units AS MATERIALIZED (
         -- Every pool that is asked for: what this batch wants of it up to and with this hold.
-        SELECT item.hold AS place, item.item, ask.event_no, item.no AS pool_no, item.quantity,
-            sum(item.quantity::bigint) OVER (PARTITION BY ask.event_no, item.no ORDER BY item.hold)
+        SELECT item.place, item.item, item.event_no, item.no AS pool_no, item.quantity,
+            sum(item.quantity::bigint) OVER (PARTITION BY item.event_no, item.no ORDER BY item.place)
                 <= coalesce(pool.capacity - pool.held - pool.sold - pool.blocked, -1) AS is_enough,
             pool.capacity, pool.held, pool.sold, pool.blocked
-        FROM unnest(item_holds, item_kinds, item_nos, item_quantities) WITH ORDINALITY
-            AS item (hold, kind, no, quantity, item)
-        JOIN asked AS ask ON ask.place = item.hold
-        LEFT JOIN leasehold.pools AS pool ON pool.event_no = ask.event_no AND pool.pool_no = item.no
+        FROM wanted AS item
+        LEFT JOIN leasehold.pools AS pool ON pool.event_no = item.event_no AND pool.pool_no = item.no
         WHERE item.kind = 1
     ), of_seats AS MATERIALIZED (
         SELECT place, bool_or(is_taken) AS some_taken, bool_or(is_over) AS some_over,
