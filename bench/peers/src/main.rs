@@ -5,6 +5,7 @@
 
 mod bare;
 mod child;
+mod cluster;
 mod engine;
 mod http;
 mod load;
@@ -50,6 +51,8 @@ enum Part {
     Engine,
     /// A million seats, all held: memory and time to open
     Memory,
+    /// The ledger on PostgreSQL, beside one transaction for each hold
+    Cluster,
     /// Locks on Redis, beside raw commands and other libraries
     Locks,
     /// A bare axum server, started by the others
@@ -88,7 +91,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Part::BareServer => return bare::serve().await,
         Part::LeaseholdServer { data } => return child::serve_leasehold(data).await,
         Part::OpenFile { data } => return memory::open_file(data).await,
-        Part::All | Part::Http | Part::Engine | Part::Memory | Part::Locks => {}
+        Part::All | Part::Http | Part::Engine | Part::Memory | Part::Cluster | Part::Locks => {}
     }
     std::fs::create_dir_all(&cli.folder)?;
     refuse_memory_file_system(&cli.folder)?;
@@ -102,6 +105,9 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     }
     if matches!(part, Part::All | Part::Memory) {
         memory::measure(&bench, &mut table).await?;
+    }
+    if matches!(part, Part::All | Part::Cluster) {
+        cluster::measure(&bench, &mut table).await?;
     }
     if matches!(part, Part::All | Part::Locks) {
         locks::measure(&bench, &mut table).await?;

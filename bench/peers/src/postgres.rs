@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use tokio_postgres::NoTls;
+use tokio_postgres::types::ToSql;
 
 use crate::load::{Clients, Loaded};
 
@@ -66,6 +67,74 @@ impl Postgres {
             });
         }
         buyers.run_for(duration).await
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// A commit that is not on the disk is none.
+    pub(crate) async fn require_durable(&self) -> anyhow::Result<()> {
+        let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await?;
+        tokio::spawn(connection);
+        for setting in ["fsync", "synchronous_commit", "full_page_writes"] {
+            let value: String = client.query_one(&format!("SHOW {setting}"), &[]).await?.get(0);
+            ensure!(value == "on", "{setting} is {value}");
+        }
+        Ok(())
+    }
+
+    /// Holds a second the way they are mostly made: lock the seat's row, look, write hold, seat and log, commit.
+    pub(crate) async fn hold_by_hold(&self, clients: usize, duration: Duration) -> anyhow::Result<f64> {
+        let (setup, connection) = tokio_postgres::connect(&self.url(), NoTls).await?;
+        tokio::spawn(connection);
+        setup
+            .batch_execute(
+                "DROP SCHEMA IF EXISTS peer CASCADE; CREATE SCHEMA peer;
+                 CREATE TABLE peer.seat (id integer PRIMARY KEY, hold_id uuid, live_until timestamptz, fence bigint);
+                 CREATE TABLE peer.hold (id uuid PRIMARY KEY, seat integer, live_until timestamptz);
+                 CREATE TABLE peer.log (seq bigserial PRIMARY KEY, at timestamptz, kind text, hold_id uuid, seat integer);
+                 INSERT INTO peer.seat SELECT n, NULL, NULL, 0 FROM generate_series(0, 299999) AS n;
+                 ANALYZE peer.seat",
+            )
+            .await?;
+        let next_seat = std::sync::Arc::new(std::sync::atomic::AtomicI32::new(0));
+        let mut buyers = Clients::default();
+        for _ in 0..clients {
+            let (mut client, connection) = tokio_postgres::connect(&self.url(), NoTls).await?;
+            tokio::spawn(connection);
+            let look = "SELECT hold_id IS NULL OR live_until <= clock_timestamp() FROM peer.seat WHERE id = $1 FOR UPDATE";
+            let look = client.prepare(look).await?;
+            let take = "UPDATE peer.seat SET hold_id = $2, live_until = clock_timestamp() + interval '5 min',
+                        fence = fence + 1 WHERE id = $1";
+            let take = client.prepare(take).await?;
+            let hold = "INSERT INTO peer.hold VALUES ($2, $1, clock_timestamp() + interval '5 min')";
+            let hold = client.prepare(hold).await?;
+            let log =
+                "INSERT INTO peer.log (at, kind, hold_id, seat) VALUES (clock_timestamp(), 'hold', $2, $1)";
+            let log = client.prepare(log).await?;
+            let next_seat = std::sync::Arc::clone(&next_seat);
+            buyers.add(|turns| async move {
+                while turns.go_on() {
+                    let seat = next_seat.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let id = uuid::Uuid::now_v7();
+                    let transaction = client.transaction().await?;
+                    let free: bool = transaction.query_one(&look, &[&seat]).await?.get(0);
+                    ensure!(free, "every seat is asked for once");
+                    // Sent together: the peer shall not be slow because of round trips that it could save.
+                    let arguments: [&(dyn ToSql + Sync); 2] = [&seat, &id];
+                    tokio::try_join!(
+                        transaction.execute(&take, &arguments),
+                        transaction.execute(&hold, &arguments),
+                        transaction.execute(&log, &arguments)
+                    )?;
+                    transaction.commit().await?;
+                    turns.done();
+                }
+                Ok(())
+            });
+        }
+        Ok(buyers.run_for(duration).await?.per_second())
     }
 
     fn data(&self) -> String {

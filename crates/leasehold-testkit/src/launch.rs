@@ -20,7 +20,8 @@ pub struct Launch {
     binary: PathBuf,
     command: &'static str,
     address: Option<String>,
-    data: PathBuf,
+    /// None for a server whose arguments say where its data is.
+    data: Option<PathBuf>,
     args: Vec<String>,
     variables: Vec<(String, String)>,
     inject: Option<String>,
@@ -40,11 +41,16 @@ pub struct NotReady {
 impl Launch {
     /// `binary serve` on the file `data`.
     pub fn new(binary: &Path, data: &Path) -> Self {
+        Self { data: Some(data.to_owned()), ..Self::without_file(binary) }
+    }
+
+    /// `binary serve` on whatever its arguments and variables say.
+    pub fn without_file(binary: &Path) -> Self {
         Self {
             binary: binary.to_owned(),
             command: "serve",
             address: None,
-            data: data.to_owned(),
+            data: None,
             args: Vec::new(),
             variables: Vec::new(),
             inject: None,
@@ -138,7 +144,11 @@ impl Launch {
             }
             _ => Command::new(&self.binary),
         };
-        command.args([self.command, "--listen", address, "--data"]).arg(&self.data).args(&self.args);
+        command.args([self.command, "--listen", address]);
+        if let Some(data) = &self.data {
+            command.arg("--data").arg(data);
+        }
+        command.args(&self.args);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }

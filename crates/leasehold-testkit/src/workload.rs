@@ -95,11 +95,17 @@ impl Workload {
 
     /// Lets all buyers loose on the server at `address`.
     pub fn begin_round(&mut self, address: &str) {
+        self.begin_round_on(&[address]);
+    }
+
+    /// Lets all buyers loose on several servers of one ledger; each goes to another one in every round.
+    pub fn begin_round_on(&mut self, addresses: &[&str]) {
         assert!(self.round.is_none(), "one round at a time");
         let stop = Arc::new(AtomicBool::new(false));
         let history_from = self.history.len();
         let mut tasks = JoinSet::new();
-        for buyer in self.buyers.drain(..) {
+        for (place, buyer) in self.buyers.drain(..).enumerate() {
+            let address = addresses[place % addresses.len()];
             let client = RecordingClient::new(address, buyer.number(), &self.history);
             tasks.spawn(buyer.run(client, Arc::clone(&stop)));
         }

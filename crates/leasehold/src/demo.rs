@@ -15,6 +15,7 @@ use crate::crowd::Crowd;
 use crate::locks::LockStore;
 use crate::rush::{self, Audience, RushArgs, Target};
 use crate::serve::Running;
+use crate::settings::Store;
 use crate::{logging, signals};
 
 const EVENT: &str = "arena";
@@ -78,7 +79,7 @@ pub(crate) async fn demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     });
     let config = ServerConfig { checkout: Checkout::StandIn, rush: Some(rush), ..ServerConfig::default() };
     let locks = LockStore::BesideData;
-    let running = Running::start(args.listen, &data, &locks, config, stop.clone())
+    let running = Running::start(args.listen, &Store::File(data), &locks, config, stop.clone())
         .await
         .context("the demo did not start; is another one running? Choose another port with --listen")?;
     address.get_or_init(|| running.address);

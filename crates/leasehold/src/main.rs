@@ -101,7 +101,7 @@ fn perform(command: Command) -> anyhow::Result<ExitCode> {
             Command::Serve(args) => serve::serve(args).await,
             Command::Demo(args) => demo::demo(args).await,
             Command::Rush(args) => run_rush(args).await,
-            Command::Check(args) => check::check(&args),
+            Command::Check(args) => check::check(&args).await,
             Command::Backup(args) => backup::backup(&args),
             Command::Events(args) => list::events(args).await,
             Command::Holds(args) => list::holds(args).await,

@@ -1,4 +1,4 @@
-//! `leasehold serve`: the server on the embedded engine.
+//! `leasehold serve`: the server, on a data file of its own or on a ledger that servers share.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use leasehold_engine::{EmbeddedEngine, EmbeddedOptions, Engine};
+use leasehold_engine::{ClusterEngine, ClusterOptions, EmbeddedEngine, EmbeddedOptions, Engine};
 use leasehold_lock::Locker;
 use leasehold_server::ServerConfig;
 use tokio::net::TcpListener;
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::locks::LockStore;
-use crate::settings::Settings;
+use crate::settings::{Settings, Store};
 use crate::{logging, signals};
 
 /// What the process ends with when a commit failed.
@@ -29,6 +29,7 @@ const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
   leasehold serve
   leasehold serve --listen 127.0.0.1:8080 --data /var/lib/leasehold/shop.db
   leasehold serve --locks redis://127.0.0.1:6379
+  leasehold serve --ledger postgres://shop@db/shop --locks redis://cache --secret-key-file /etc/leasehold.key
   LEASEHOLD_EVENT_RATE=500:2000 leasehold serve --config leasehold.toml
 
 Every flag has a LEASEHOLD_* variable and a key in the configuration file, in this order of precedence.")]
@@ -54,8 +55,8 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settings.or_from(args.config.as_deref())?;
     logging::start(settings.log.as_deref(), settings.log_format)?;
     let stop = signals::stop_on_signal()?;
-    let (data, locks) = (settings.data(), settings.lock_store()?);
-    let running = Running::start(settings.listen()?, &data, &locks, settings.server()?, stop).await?;
+    let (store, locks) = (settings.store()?, settings.lock_store()?);
+    let running = Running::start(settings.listen()?, &store, &locks, settings.server()?, stop).await?;
     tracing::info!(address = %running.address, "listening");
     running.finished().await;
     tracing::info!("stopped");
@@ -63,24 +64,24 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl Running {
-    /// Opens the data file, then binds the address, and serves until `stop` is cancelled.
+    /// Opens the store, then binds the address, and serves until `stop` is cancelled.
     ///
-    /// Nobody can connect before the file is loaded: a connection that is not answered tells a probe less than none.
+    /// Nobody can connect before it is open: a connection that is not answered tells a probe less than none.
     pub(crate) async fn start(
         listen: SocketAddr,
-        data: &Path,
+        store: &Store,
         locks: &LockStore,
         config: ServerConfig,
         stop: CancellationToken,
     ) -> anyhow::Result<Self> {
         raise_descriptor_limit();
-        let options = EmbeddedOptions::new(data).on_fatal(|message| {
-            eprintln!("leasehold: {message} The disk or file system refused a write or an fsync; find out why, then restart.");
-            std::process::exit(COMMIT_FAILED);
-        });
-        let engine: Arc<dyn Engine> = Arc::new(EmbeddedEngine::open(options)?);
-        // After the data file, which shows that no other server is on these two.
-        let locker = locks.open(data)?;
+        let engine = open(store).await?;
+        // After the store, which shows that no other server is on the same file.
+        let beside = match store {
+            Store::File(data) => data.as_path(),
+            Store::Ledger { .. } => Path::new("ledger"),
+        };
+        let locker = locks.open(beside)?;
         let listener =
             TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
         let address = listener.local_addr()?;
@@ -94,7 +95,8 @@ impl Running {
     pub(crate) async fn start_private(data: &Path) -> anyhow::Result<Self> {
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let config = ServerConfig::default();
-        Self::start(listen, data, &LockStore::BesideData, config, CancellationToken::new()).await
+        let store = Store::File(data.to_owned());
+        Self::start(listen, &store, &LockStore::BesideData, config, CancellationToken::new()).await
     }
 
     /// Waits until the server was asked to stop and has stopped.
@@ -110,6 +112,23 @@ impl Running {
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.finished().await;
+    }
+}
+
+/// The engine on this store: the one place that chooses it.
+async fn open(store: &Store) -> anyhow::Result<Arc<dyn Engine>> {
+    match store {
+        Store::File(data) => {
+            let options = EmbeddedOptions::new(data).on_fatal(|message| {
+                eprintln!("leasehold: {message} The disk or file system refused a write or an fsync; find out why, then restart.");
+                std::process::exit(COMMIT_FAILED);
+            });
+            Ok(Arc::new(EmbeddedEngine::open(options)?))
+        }
+        Store::Ledger { url, key } => {
+            let options = ClusterOptions::new(url, key.clone());
+            Ok(Arc::new(ClusterEngine::open(options).await.context("--ledger")?))
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use leasehold_engine::SecretKey;
 use leasehold_lock::StoreOptions;
 use leasehold_server::{Network, Operators, Rate, ServerConfig};
 use serde::Deserialize;
@@ -23,6 +24,15 @@ pub(crate) struct Settings {
     /// The data file, created when absent [default: ./leasehold.db]
     #[arg(long, env = "LEASEHOLD_DATA", value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
+
+    /// The ledger, in place of a data file, for any number of servers: postgres://USER@HOST/DATABASE
+    #[arg(long, env = "LEASEHOLD_LEDGER", value_name = "URL", hide_env_values = true)]
+    pub(crate) ledger: Option<String>,
+
+    /// A file with the key that hold secrets are made with, 64 hexadecimal digits, the same for every server on a
+    /// ledger; or the variable LEASEHOLD_SECRET_KEY with the digits themselves
+    #[arg(long, env = "LEASEHOLD_SECRET_KEY_FILE", value_name = "FILE")]
+    pub(crate) secret_key_file: Option<PathBuf>,
 
     /// The store of the locks: redis://HOST, rediss://HOST by TLS, redis-cluster://HOST,HOST, sqlite:FILE, ... [default: a file
     /// beside the data file, with .locks at its end]
@@ -78,6 +88,33 @@ pub(crate) struct Settings {
     pub(crate) log_format: Option<LogFormat>,
 }
 
+/// The variable with the secret key itself: a flag would show it to everybody on the machine.
+const SECRET_KEY: &str = "LEASEHOLD_SECRET_KEY";
+
+/// Where events, holds and sales are kept.
+#[derive(Clone)]
+pub(crate) enum Store {
+    /// In a data file of this server's own.
+    File(PathBuf),
+    /// In a database that servers share.
+    Ledger {
+        /// Where.
+        url: String,
+        /// What hold secrets are made with.
+        key: SecretKey,
+    },
+}
+
+impl std::fmt::Debug for Store {
+    /// Without the ledger's address, which may have a password in it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(data) => f.debug_tuple("File").field(data).finish(),
+            Self::Ledger { .. } => f.write_str("Ledger"),
+        }
+    }
+}
+
 impl Settings {
     /// These settings, with what they leave open taken from a file.
     pub(crate) fn or_from(self, file: Option<&Path>) -> anyhow::Result<Self> {
@@ -89,6 +126,8 @@ impl Settings {
         Ok(Self {
             listen: self.listen.or(file.listen),
             data: self.data.or(file.data),
+            ledger: self.ledger.or(file.ledger),
+            secret_key_file: self.secret_key_file.or(file.secret_key_file),
             locks: self.locks.or(file.locks),
             lock_prefix: self.lock_prefix.or(file.lock_prefix),
             lock_epochs: self.lock_epochs.or(file.lock_epochs),
@@ -109,8 +148,33 @@ impl Settings {
         })
     }
 
-    pub(crate) fn data(&self) -> PathBuf {
-        self.data.clone().unwrap_or_else(|| PathBuf::from("./leasehold.db"))
+    /// Where events, holds and sales are kept.
+    pub(crate) fn store(&self) -> anyhow::Result<Store> {
+        let Some(url) = &self.ledger else {
+            let data = self.data.clone().unwrap_or_else(|| PathBuf::from("./leasehold.db"));
+            return Ok(Store::File(data));
+        };
+        if self.data.is_some() {
+            bail!("--data is a file and --ledger a database: choose one");
+        }
+        if self.locks.is_none() {
+            bail!(
+                "servers that share a ledger share their locks: say where those are with --locks redis://HOST, \
+                 or --locks memory: if there is only this server"
+            );
+        }
+        let key = match (&self.secret_key_file, std::env::var(SECRET_KEY)) {
+            (Some(path), _) => {
+                let text = std::fs::read_to_string(path);
+                text.with_context(|| format!("cannot read the secret key in {}", path.display()))?
+            }
+            (None, Ok(digits)) => digits,
+            (None, Err(_)) => bail!(
+                "a ledger needs --secret-key-file or {SECRET_KEY}: the key that hold secrets are made with, the same \
+                 for every server; `openssl rand -hex 32` makes one"
+            ),
+        };
+        Ok(Store::Ledger { url: url.clone(), key: secret_key(key.trim())? })
     }
 
     pub(crate) fn lock_store(&self) -> anyhow::Result<LockStore> {
@@ -155,6 +219,20 @@ impl Settings {
             ..defaults
         })
     }
+}
+
+/// Reads 64 hexadecimal digits. They are not part of any message.
+fn secret_key(digits: &str) -> anyhow::Result<SecretKey> {
+    let mut bytes = [0; 32];
+    let plain = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !plain {
+        bail!("the secret key is not 64 hexadecimal digits");
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
+        let pair = std::str::from_utf8(pair).context("the digits are ASCII")?;
+        *byte = u8::from_str_radix(pair, 16).context("the digits are hexadecimal")?;
+    }
+    Ok(SecretKey::from_bytes(bytes))
 }
 
 /// Reads `50` or `50:200`.
@@ -212,6 +290,27 @@ mod tests {
         let settings = Settings { locks: Some("redis://localhost".to_owned()), ..settings };
         assert!(matches!(settings.lock_store().unwrap(), LockStore::Url { .. }));
         assert!(matches!(Settings::default().lock_store().unwrap(), LockStore::BesideData));
+    }
+
+    #[test]
+    fn a_ledger_wants_a_key_and_locks_and_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, format!("{}\n", "0f".repeat(32))).unwrap();
+        let settings = Settings {
+            ledger: Some("postgres://localhost/shop".to_owned()),
+            locks: Some("redis://localhost".to_owned()),
+            secret_key_file: Some(path.clone()),
+            ..Settings::default()
+        };
+        let Store::Ledger { key, .. } = settings.store().unwrap() else { panic!("a ledger") };
+        assert_eq!(*key.as_bytes(), [15; 32]);
+        assert!(Settings { data: Some("x.db".into()), ..settings.clone() }.store().is_err());
+        assert!(Settings { locks: None, ..settings.clone() }.store().is_err());
+        std::fs::write(&path, "0f").unwrap();
+        let refusal = settings.store().unwrap_err().to_string();
+        assert!(refusal.contains("64 hexadecimal digits"), "{refusal}");
+        assert!(matches!(Settings::default().store().unwrap(), Store::File(_)));
     }
 
     #[test]
