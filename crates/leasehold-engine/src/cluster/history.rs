@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use leasehold_core::{Epoch, HoldId};
 use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::connection::{CALL_TIME_MAX, CallError, within};
@@ -42,8 +43,8 @@ pub(crate) async fn look_back(
     }
     let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
     let sql = include_str!("sql/history.sql");
-    let asked = client.query(sql, &[&event, &before, &after, &limit, &seat, &hold, &holder, &order]);
-    let rows = within(CALL_TIME_MAX, asked).await?;
+    let what: [&(dyn ToSql + Sync); 8] = [&event, &before, &after, &limit, &seat, &hold, &holder, &order];
+    let rows = within(CALL_TIME_MAX, client.query(sql, &what)).await?;
     let entries = rows.iter().map(|row| Ok(Arc::new(change(row, 0, epoch)?.0)));
     let mut page = LogPage { entries: entries.collect::<Result<_, CallError>>()?, ..LogPage::default() };
 
@@ -68,8 +69,8 @@ async fn describe(
 ) -> Result<LogPage, CallError> {
     let holds: BTreeSet<HoldId> = page.entries.iter().filter_map(|change| change.hold).collect();
     let holds: Vec<Uuid> = holds.into_iter().map(hold_id).collect();
-    let asked = client.query(include_str!("sql/described.sql"), &[&number(venue.number), &holds, &seat]);
-    for row in within(CALL_TIME_MAX, asked).await? {
+    let (sql, event) = (include_str!("sql/described.sql"), number(venue.number));
+    for row in within(CALL_TIME_MAX, client.query(sql, &[&event, &holds, &seat])).await? {
         let (kind, has_the_seat, text): (&str, bool, &str) = (row.get(0), row.get(1), row.get(2));
         let owner = match kind {
             "hold" => {
