@@ -12,8 +12,8 @@ WITH owner AS (
 )
 SELECT 'hold', holds.id IN (SELECT id FROM owner), row_to_json(holds)::text FROM holds
 UNION ALL
-SELECT 'booking', booking.id IN (SELECT id FROM owner), row_to_json(booking)::text
-FROM leasehold.bookings AS booking JOIN holds ON holds.booking = booking.id
+SELECT 'booking', sale.id IN (SELECT id FROM owner), row_to_json(sale)::text
+FROM leasehold.bookings AS sale JOIN holds ON holds.booking = sale.id
 UNION ALL
 SELECT 'block', true, row_to_json(block)::text
 FROM leasehold.blocks AS block JOIN owner ON owner.status = 3 AND owner.id = block.id
