@@ -22,7 +22,7 @@ use super::desk::{Carried, Job};
 use super::follower::{Answer, News};
 use super::halls::{Hall, Rules};
 use super::remembered::place_in_time;
-use super::rows::{items_row, time};
+use super::rows::time;
 use super::shared::Shared;
 use super::wants::hold_id;
 use crate::answer::put_answer;
@@ -59,10 +59,11 @@ struct Arguments {
     scopes: Vec<Option<Uuid>>,
     fingerprints: Vec<Option<Uuid>>,
     answers: Vec<Option<Vec<u8>>>,
-    item_holds: Vec<i32>,
-    item_kinds: Vec<i16>,
-    item_nos: Vec<i32>,
-    item_quantities: Vec<i32>,
+    seat_places: Vec<i32>,
+    seat_nos: Vec<i32>,
+    pool_places: Vec<i32>,
+    pool_nos: Vec<i32>,
+    quantities: Vec<i32>,
 }
 
 impl PlainHold {
@@ -235,11 +236,18 @@ impl Arguments {
             bytes
         }));
         let place = self.ids.len() as i32;
-        for item in items_row(&hold.items).chunks(3) {
-            self.item_holds.push(place);
-            self.item_kinds.push(item[0] as i16);
-            self.item_nos.push(item[1] as i32);
-            self.item_quantities.push(item[2] as i32);
+        for item in &hold.items {
+            match *item {
+                Item::Seat { seat, .. } => {
+                    self.seat_places.push(place);
+                    self.seat_nos.push(seat.0.cast_signed());
+                }
+                Item::Pool { pool, quantity } => {
+                    self.pool_places.push(place);
+                    self.pool_nos.push(pool.0.cast_signed());
+                    self.quantities.push(quantity.cast_signed());
+                }
+            }
         }
     }
 
@@ -249,7 +257,7 @@ impl Arguments {
         shared: &Shared,
     ) -> Result<Vec<tokio_postgres::Row>, CallError> {
         let floor = shared.halls.epoch().fence_floor().0.cast_signed();
-        let arguments: [&(dyn ToSql + Sync); 13] = [
+        let arguments: [&(dyn ToSql + Sync); 14] = [
             &self.ids,
             &self.events,
             &self.rules_versions,
@@ -258,10 +266,11 @@ impl Arguments {
             &self.scopes,
             &self.fingerprints,
             &self.answers,
-            &self.item_holds,
-            &self.item_kinds,
-            &self.item_nos,
-            &self.item_quantities,
+            &self.seat_places,
+            &self.seat_nos,
+            &self.pool_places,
+            &self.pool_nos,
+            &self.quantities,
             &floor,
         ];
         within(CALL_TIME_MAX, connection.client.query(&connection.hold, &arguments)).await
