@@ -98,8 +98,14 @@ impl State {
             changes.touched.push(Touched::Pool(number, pool, Box::new(PoolCounts::of(known))));
         }
         if let Some(policy) = policy {
+            // Counts are only kept where there is a limit, and then they are right: only a limit that comes or goes
+            // makes them anew.
+            let was_limited = event.policy.units_per_holder_max > 0;
+            let is_limited = policy.units_per_holder_max > 0;
             event.policy = policy;
-            self.recount_holders(number);
+            if was_limited != is_limited {
+                self.recount_holders(number);
+            }
         }
         changes.touched.push(Touched::Event(number));
         self.log(changes, from, number, now, kind);

@@ -52,7 +52,10 @@ impl Sweeper {
                 tidied = Instant::now();
             }
             if let Err(error) = self.sweep(tidies).await {
-                tracing::debug!(%error, "not swept");
+                // Said rarely: a ledger that is away is told of elsewhere.
+                if tidies {
+                    tracing::warn!(%error, "the ledger could not be tidied");
+                }
                 self.connection = None;
             }
         }
@@ -98,7 +101,7 @@ impl Sweeper {
                 break;
             }
         }
-        let sql = "SELECT count(*) FROM leasehold.holds WHERE kept_until <= leasehold.now_ms()";
+        let sql = "SELECT count(*) FROM leasehold.holds WHERE kept_until <= (SELECT leasehold.now_ms())";
         let overdue = within(CALL_TIME_MAX, client.query_one(sql, &[])).await?;
         self.shared.meters.holds_overdue.set(overdue.get(0));
         Ok(())

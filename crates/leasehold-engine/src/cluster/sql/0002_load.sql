@@ -63,8 +63,9 @@ BEGIN
         'holds', (SELECT json_agg(hold) FROM leasehold.holds AS hold WHERE id = ANY (known)),
         'payments', (SELECT json_agg(payment) FROM leasehold.payments AS payment WHERE hold = ANY (known)),
         'bookings', (SELECT json_agg(booking) FROM leasehold.bookings AS booking
-            WHERE id = ANY (in_bookings)
-               OR id IN (SELECT hold.booking FROM leasehold.holds AS hold WHERE hold.id = ANY (in_holds))),
+            WHERE id = ANY (in_bookings || ARRAY(
+                SELECT hold.booking FROM leasehold.holds AS hold
+                WHERE hold.id = ANY (in_holds) AND hold.booking IS NOT NULL))),
         'blocks', (SELECT json_agg(block) FROM leasehold.blocks AS block WHERE id = ANY (in_blocks)),
         'seats', (SELECT json_agg(json_build_array(seat.event_no, seat.seat_no, seat.fence, seat.status)) FROM (
             SELECT event_no, seat_no, fence, status FROM leasehold.seats

@@ -35,7 +35,9 @@ BEGIN
         SELECT ask.place::integer AS place, ask.id, ask.event_no, ask.holder, ask.ttl, ask.scope,
             ask.fingerprint, ask.answer, event.version, event.hold_total_max, event.payment_max,
             coalesce(event.rules_version = ask.rules_version, false)
-                AND known_hold.id IS NULL AND known_answer.scope IS NULL AS plain
+                AND known_hold.id IS NULL AND known_answer.scope IS NULL
+                -- Of two with one key the second is a repetition, and is answered as one.
+                AND (ask.scope IS NULL OR row_number() OVER (PARTITION BY ask.scope ORDER BY ask.place) = 1) AS plain
         FROM unnest(ids, event_nos, rules_versions, holders, ttls, scopes, fingerprints, answers)
             WITH ORDINALITY AS ask (id, event_no, rules_version, holder, ttl, scope, fingerprint, answer, place)
         LEFT JOIN leasehold.events AS event ON event.no = ask.event_no
