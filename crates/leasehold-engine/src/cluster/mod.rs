@@ -338,7 +338,11 @@ impl Engine for ClusterEngine {
 
     fn is_ready(&self) -> bool {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        self.shared.is_up() && queue.as_ref().is_some_and(|queue| queue.capacity() > 0)
+        // A task that ended before it was told to had a defect; this server is of no more use.
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.is_up()
+            && queue.as_ref().is_some_and(|queue| queue.capacity() > 0)
+            && !tasks.iter().any(JoinHandle::is_finished)
     }
 
     fn meters(&self) -> &Meters {

@@ -23,6 +23,8 @@ const BATCH_MAX: usize = 512;
 const TRIES_MAX: usize = 4;
 /// How long a command whose outcome is in doubt is asked again before its caller is told so.
 const IN_DOUBT_TIME_MAX: Duration = Duration::from_secs(6);
+/// How long a batch that meets locks is tried again before its callers are told to come back.
+const AGAIN_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long to wait before a connection is tried again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(50);
 
@@ -77,7 +79,8 @@ impl Worker {
 
     /// Sees to it that every job has an answer, whatever becomes of the ledger.
     async fn carry_out(&mut self, mut batches: Vec<Batch>) {
-        let deadline = Instant::now() + IN_DOUBT_TIME_MAX;
+        let begun = Instant::now();
+        let mut doubtful_since = None;
         while let Some(Batch { jobs, by, tries }) = batches.pop() {
             let (failure, mut jobs) = match self.attempt(jobs, by).await {
                 (Carried::Out(news), undecided) => {
@@ -92,9 +95,11 @@ impl Worker {
                     (failure, jobs)
                 }
             };
-            let in_time = Instant::now() < deadline;
+            let in_time = doubtful_since.is_none_or(|since: Instant| since.elapsed() < IN_DOUBT_TIME_MAX);
             let again = |jobs| Batch { jobs, by, tries: tries + 1 };
             match failure {
+                // Whoever keeps an event locked for so long keeps only its own callers waiting.
+                Failure::Again if begun.elapsed() > AGAIN_TIME_MAX => give_up(jobs, || EngineError::Overloaded),
                 Failure::Again if tries < TRIES_MAX => batches.push(again(jobs)),
                 // One of them is the cause: alone, and by the rules themselves, it fails alone.
                 Failure::Again | Failure::Wrong if jobs.len() > 1 || by == By::Ledger => {
@@ -115,6 +120,7 @@ impl Worker {
                 Failure::InDoubt => {
                     self.connection = None;
                     jobs.iter_mut().for_each(|job| job.in_doubt = true);
+                    doubtful_since.get_or_insert_with(Instant::now);
                     // Asked again with the same id or key, they wait for the transaction in doubt, and then know.
                     let (known, unknown): (Vec<Job>, Vec<Job>) =
                         jobs.into_iter().partition(|job| in_time && can_be_asked_again(job));
