@@ -5,8 +5,8 @@ import { make, plural, write } from './dom.js';
 const TOGETHER_MAX = 10;
 
 /**
- * @param {{map: any, onHold: (items: object[]) => void, stock: string[]}} context
- * @returns {{element: HTMLElement[], update: () => void, busy: (is: boolean) => void}}
+ * @param {{map: any, onHold: (items: object[]) => void}} context
+ * @returns {{elements: HTMLElement[], heading: HTMLElement, update: () => void, choose: (way: string) => void, busy: (is: boolean) => void}}
  */
 export function chooseView({ map, onHold }) {
   let way = 'map';

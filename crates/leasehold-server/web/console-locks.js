@@ -7,7 +7,7 @@ const INTERVAL_MS = 1_500;
 const LOCKS_SHOWN_MAX = 200;
 const CLASSES_MAX = 12;
 
-export function locksView(desk) {
+export function locksView() {
   const prefix = make('input.input', { id: 'prefix', 'aria-label': 'Names that begin with', placeholder: 'Names that begin with', autocomplete: 'off', spellcheck: 'false', on: { input: () => read() } });
   const rows = make('tbody');
   const count = make('p.muted', {});

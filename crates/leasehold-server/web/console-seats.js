@@ -66,7 +66,7 @@ export function seatsView(desk) {
     const { hold_id, booking_id, block_id } = log.owner ?? {};
     const actions = make('div.actions');
     let state;
-    let lines = [];
+    let lines;
     if (block_id) {
       const block = log.blocks[0];
       [state, lines] = ['Blocked', [['Reason', block?.reason ?? 'none given'], ['Since', time(block?.created_at)], ['Seats', block?.seats.join(', ')]]];

@@ -102,7 +102,7 @@ function show(what, { quietly = true } = {}) {
   const make_ = {
     choose: () => chooseView({ map, onHold: hold }),
     hold: () => holdView({ map, cart, checkout, onExtend: extend, onRelease: release, onPay: () => show('till', { quietly: false }), onSpeak: speak }),
-    till: () => tillView({ map, cart, onGo: begin, onBack: () => show('hold', { quietly: false }), connection: map.connection }),
+    till: () => tillView({ cart, onGo: begin, onBack: () => show('hold', { quietly: false }) }),
     paying: () => payingView({ map, cart }),
     done: () => doneView({ map, booking: cart.booking, onMore: more }),
   };

@@ -1,12 +1,12 @@
 // Paying, with the stand-in for a payment service; and the ticket afterwards.
 
-import { clock, make, write } from './dom.js';
+import { make, write } from './dom.js';
 import { itemList, timer } from './hold-view.js';
 import { shortly, titled } from './choose-view.js';
 import { WAYS } from './bank.js';
 
 /** Which way the stand-in shall go. Nothing has begun yet. */
-export function tillView({ map, cart, onGo, onBack, connection }) {
+export function tillView({ cart, onGo, onBack }) {
   const heading = make('h2', { tabindex: '-1' }, 'Pay');
   const countdown = timer();
   const choices = make('fieldset.choices', {}, make('legend.unseen', {}, 'What shall the bank do?'), WAYS.map(({ how, title, text }, place) => make('label', {},
@@ -20,7 +20,7 @@ export function tillView({ map, cart, onGo, onBack, connection }) {
     total = Math.max(total, remaining);
     countdown.show({ remaining: Math.max(0, remaining), total, urgency: remaining < 60_000 ? 'soon' : 'calm', text: 'The countdown stops as soon as you pay.' });
   }
-  update(connection);
+  update();
   return {
     elements: [
       make('div', {}, heading, make('p.muted', {}, 'This is a demonstration: no money moves. Choose what the bank does.')),

@@ -57,7 +57,7 @@ export class Painter {
     const visible = plan.sections.filter((section) => section.right >= shown.left && section.left <= shown.right && section.bottom >= shown.top && section.top <= shown.bottom);
     this.#sections(visible, hovered?.section, scale);
     this.#seats(visible, plan, seats, { mine, chosen, suggested }, scale, shown);
-    if (scale < PICK_PIXELS * 1.35) this.#names(visible, plan, scale, seats);
+    if (scale < PICK_PIXELS * 1.35) this.#names(visible, scale);
     if (scale >= NUMBER_PIXELS) this.#numbers(visible, plan, seats, labels, { mine, chosen }, shown);
     for (const seat of pointedAt) this.#ring(plan, seat, this.colours.suggested, scale, Math.max(0.62, 7 / scale));
     if (hovered?.seat !== undefined) this.#ring(plan, hovered.seat, this.colours.ink, scale, 0.56);
@@ -174,7 +174,7 @@ export class Painter {
     context.stroke();
   }
 
-  #names(sections, plan, scale, seats) {
+  #names(sections, scale) {
     for (const section of sections) {
       if (section.name === '') continue;
       const size = Math.min(Math.max(11.5 / scale, 1.5), section.depth * 0.42, (section.width / section.name.length) * 1.25);
