@@ -171,13 +171,14 @@ async fn woken(bench: &Bench, setup: &Setup, table: &mut Table) -> anyhow::Resul
         redis::cmd("PING").exec_async(&mut setup.raw.clone()).await?;
         round_trips.push(began.elapsed().as_secs_f64());
         let guard = setup.lease.acquire("bench:wake").await?.granted().context("free")?;
-        let waiting = tokio::spawn(waiter.acquire("bench:wake").wait(TTL).into_future());
+        let acquire = waiter.acquire("bench:wake").wait(TTL);
+        let waiting = tokio::spawn(async move { (acquire.await, Instant::now()) });
         tokio::time::sleep(Duration::from_millis(5)).await;
         let began = Instant::now();
         guard.release().await?;
-        let next = waiting.await??.granted().context("released")?;
-        handed_over.push(began.elapsed().as_secs_f64());
-        next.release().await?;
+        let (next, granted) = waiting.await?;
+        handed_over.push((granted - began).as_secs_f64());
+        next?.granted().context("released")?.release().await?;
     }
     let (handed_over, round_trip) = (median(handed_over), median(round_trips));
     table.ratio(
