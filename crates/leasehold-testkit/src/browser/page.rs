@@ -169,7 +169,7 @@ impl Page {
         self.command(Method::POST, "/actions", json!({"actions": [mouse]})).await;
     }
 
-    /// Presses keys one after the other, wherever the focus is. Special keys are written as in [`Self::key`].
+    /// Presses keys one after the other, wherever the focus is: `Tab`, `Enter`, `ArrowLeft` and so on; a letter is itself.
     pub async fn press(&mut self, keys: &[&str]) {
         let mut steps = Vec::new();
         for key in keys {
@@ -181,7 +181,7 @@ impl Page {
         self.command(Method::POST, "/actions", json!({"actions": [keyboard]})).await;
     }
 
-    /// WebDriver's letter for a key: `Tab`, `Enter`, `ArrowLeft` and so on; a letter is itself.
+    /// WebDriver's letter for a key.
     fn key(name: &str) -> &str {
         match name {
             "Tab" => "\u{E004}",
