@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, Method, header};
 
 use crate::config::{Operators, ServerConfig};
 use crate::problem::ApiError;
@@ -35,6 +35,17 @@ pub(crate) fn check(
     Err(ApiError::not_found().detail(
         "for operators on the server's own machine, asked for as 127.0.0.1 or localhost; there are no API keys yet",
     ))
+}
+
+/// Refuses to change anything for another site's page. A page on any site can make a visitor's browser send a request
+/// here, and browsers say where it came from; nothing of ours is asked for from other sites.
+pub(crate) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    let is_other_sites =
+        headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
+    if is_other_sites && !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        return Err(ApiError::not_found().detail("nothing is changed for a page of another site"));
+    }
+    Ok(())
 }
 
 /// Whether a `Host` header names this machine.
@@ -82,6 +93,23 @@ mod tests {
         assert!(refused("127.0.0.1", &[host, ("sec-fetch-site", "cross-site")]));
         assert!(refused("127.0.0.1", &[host, ("sec-fetch-site", "same-site")]));
         assert!(!refused("127.0.0.1", &[host, ("sec-fetch-site", "same-origin")]));
+    }
+
+    #[test]
+    fn another_sites_page_changes_nothing() {
+        let from = |site: &str| {
+            HeaderMap::from_iter([(
+                http::HeaderName::from_static("sec-fetch-site"),
+                HeaderValue::from_str(site).unwrap(),
+            )])
+        };
+        for site in ["cross-site", "same-site"] {
+            assert!(check_origin(&Method::POST, &from(site)).is_err(), "{site}");
+            assert!(check_origin(&Method::DELETE, &from(site)).is_err(), "{site}");
+            assert!(check_origin(&Method::GET, &from(site)).is_ok(), "{site}");
+        }
+        assert!(check_origin(&Method::POST, &from("same-origin")).is_ok());
+        assert!(check_origin(&Method::POST, &HeaderMap::new()).is_ok(), "not a browser");
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Inside {
             return Err(ApiError::not_found());
         }
         operators::check(&self.app.config, self.peer, path, request.headers())?;
+        operators::check_origin(request.method(), request.headers())?;
         // A probe is not load.
         if matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics") {
             return Ok(permit);

@@ -14,9 +14,15 @@ export class Problem extends Error {
   }
 }
 
+/** It may have taken effect: only asking again under the same key tells. */
+const UNKNOWN = new Set(['unreachable', 'outcome-unknown', 'overloaded', 'quota-exceeded', 'idempotency-in-flight']);
+export const isUnknown = (problem) => problem instanceof Problem && UNKNOWN.has(problem.code);
+
 /**
+ * `sentAt` is when the request that was answered left, by this machine's steady clock.
+ *
  * @param {{method?: string, body?: object, secret?: string, key?: string, onRetry?: (tries: number) => void}} options
- * @returns {Promise<{status: number, body: any, replayed: boolean}>}
+ * @returns {Promise<{status: number, body: any, replayed: boolean, sentAt: number}>}
  */
 export async function ask(path, { method = 'GET', body, secret, key, onRetry } = {}) {
   const headers = { accept: 'application/json' };
@@ -30,9 +36,10 @@ export async function ask(path, { method = 'GET', body, secret, key, onRetry } =
     let waitFor = pause;
     try {
       const signal = AbortSignal.timeout(ANSWER_MAX_MS);
+      const sentAt = performance.now();
       const response = await fetch(path, { method, headers, signal, cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body) });
       const answer = response.status === 204 ? null : await response.json();
-      if (response.ok) return { status: response.status, body: answer, replayed: response.headers.has('idempotency-replayed') };
+      if (response.ok) return { status: response.status, body: answer, replayed: response.headers.has('idempotency-replayed'), sentAt };
       const again = response.status === 503 || response.status === 429 || answer.code === 'idempotency-in-flight';
       if (!again || attempt >= tries) throw new Problem(answer);
       waitFor = Math.max(pause, Number(response.headers.get('retry-after') ?? 0) * 1000);

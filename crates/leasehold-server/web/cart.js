@@ -4,7 +4,7 @@
 // A request that takes something is written down with its idempotency key *before* it is sent. A page that was closed
 // while the answer was on its way asks again and gets the same answer, with the same hold.
 
-import { ask, Problem } from './api.js';
+import { ask, isUnknown, Problem } from './api.js';
 import { random } from './dom.js';
 
 /** Less is shown than there is, so that nobody presses "pay" in the last instant and is refused. */
@@ -33,6 +33,11 @@ export class Cart extends EventTarget {
 
   get payment() {
     return this.#stored.payment ?? null;
+  }
+
+  /** True while this browser remembers a hold that the server could not be asked about. */
+  get isUnseen() {
+    return Boolean(this.#stored.hold_id ?? this.#stored.pending) && this.view === null && this.booking === null;
   }
 
   get extended() {
@@ -72,22 +77,22 @@ export class Cart extends EventTarget {
       await this.#create(pending, onRetry);
       return pending.body;
     } catch (problem) {
-      if (problem.code === 'unreachable') throw problem;
+      if (isUnknown(problem)) throw problem;
       return null;
     }
   }
 
   async #create(pending, onRetry) {
     try {
-      const { body, replayed } = await ask(`/v1/events/${this.#event}/holds`, { method: 'POST', body: pending.body, key: pending.key, onRetry });
+      const { body, replayed, sentAt } = await ask(`/v1/events/${this.#event}/holds`, { method: 'POST', body: pending.body, key: pending.key, onRetry });
       this.#write({ hold_id: body.hold_id, secret: body.secret });
       // An answer that is repeated has the times of the first one.
       if (replayed) return await this.refresh();
-      this.#take(body);
+      this.#take(body, sentAt);
       return body;
     } catch (problem) {
       // Unknown stays written down: it is asked again, under the same key, at the next start.
-      if (!(problem instanceof Problem && problem.code === 'unreachable')) this.#write({});
+      if (!isUnknown(problem)) this.#write({});
       throw problem;
     }
   }
@@ -96,14 +101,30 @@ export class Cart extends EventTarget {
   async refresh() {
     const { hold_id, secret } = this.#stored;
     if (!hold_id) return null;
+    // The answer may come when the buyer has gone on to another hold, which it says nothing about.
+    const isOld = () => this.#stored.hold_id !== hold_id;
     try {
-      const { body } = await ask(`/v1/holds/${hold_id}`, { secret });
-      this.#take(body);
+      const { body, sentAt } = await ask(`/v1/holds/${hold_id}`, { secret });
+      if (isOld()) return this.view;
+      this.#take(body, sentAt);
       if (ENDED.has(body.state)) this.#gone(body.state);
       return body;
     } catch (problem) {
+      if (isOld() && problem.code !== 'hold-gone') return this.view;
       if (problem instanceof Problem && problem.code === 'not-found') this.#gone('expired');
       throw problem;
+    }
+  }
+
+  /** Asks whether the sale that this browser remembers is one of this server's. */
+  async recheck() {
+    const { hold_id, secret } = this.#stored;
+    if (!hold_id) return;
+    try {
+      const { body } = await ask(`/v1/holds/${hold_id}`, { secret });
+      if (body.state !== 'confirmed') this.forget();
+    } catch (problem) {
+      if (problem.code === 'not-found') this.forget();
     }
   }
 
@@ -116,9 +137,9 @@ export class Cart extends EventTarget {
   }
 
   async extend(ms) {
-    const { body } = await this.#change({ method: 'PATCH', body: { extend_ms: ms } });
+    const answer = await this.#change({ method: 'PATCH', body: { extend_ms: ms } });
     this.#write({ ...this.#stored, extended: true });
-    this.#take(body);
+    await this.#follow(answer);
   }
 
   async release() {
@@ -129,40 +150,43 @@ export class Cart extends EventTarget {
   /** Tells the server that the buyer goes to pay. What began without an answer is found in the hold itself. */
   async beginPayment(how) {
     const payment = { ref: `web-${random()}`, how, begun: Date.now() };
-    const { body } = await this.#change({ method: 'POST', path: '/payment', body: { payment_ref: payment.ref }, key: `begin-${payment.ref}` });
+    const answer = await this.#change({ method: 'POST', path: '/payment', body: { payment_ref: payment.ref }, key: `begin-${payment.ref}` });
     this.#write({ ...this.#stored, payment });
-    this.#take(body);
+    await this.#follow(answer);
     return payment;
   }
 
   async paymentFailed(payment) {
+    const answer = await this.#change({ method: 'POST', path: '/payment/failed', body: { payment_ref: payment.ref }, key: `failed-${payment.ref}` });
     this.#write({ ...this.#stored, payment: undefined });
-    const { body } = await this.#change({ method: 'POST', path: '/payment/failed', body: { payment_ref: payment.ref }, key: `failed-${payment.ref}` });
-    this.#take(body);
+    await this.#follow(answer);
   }
 
   /** Sells. The key is the payment's, so that asking twice sells once. */
   async confirm(payment) {
     try {
       const { body } = await this.#change({ method: 'POST', path: '/confirm', body: { payment_ref: payment.ref, order_ref: `order-${payment.ref.slice(4, 12)}` }, key: `confirm-${payment.ref}` });
-      this.booking = body;
-      this.view = null;
-      this.#deadline = null;
-      this.#write({ booking: body });
+      this.#sold(body);
       return body;
     } catch (problem) {
-      if (problem instanceof Problem && problem.code !== 'unreachable') this.#write({ ...this.#stored, payment: undefined });
+      // Whoever does not know whether it is sold asks again, with the same payment.
+      if (problem instanceof Problem && !isUnknown(problem)) this.#write({ ...this.#stored, payment: undefined });
       throw problem;
     }
   }
 
-  /** Somebody else, the shop, turned the hold into a sale. */
-  async sold() {
-    const { body } = await ask(`/v1/bookings/${this.view.booking_id}`);
-    this.booking = body;
+  /** Somebody else, the shop, turned the hold into a sale. The hold says all that the ticket needs. */
+  soldElsewhere() {
+    const { booking_id, items } = this.view;
+    this.#sold({ booking_id, items });
+  }
+
+  #sold(booking) {
+    const { hold_id, secret } = this.#stored;
+    this.booking = booking;
     this.view = null;
     this.#deadline = null;
-    this.#write({ booking: body });
+    this.#write({ booking, hold_id, secret });
   }
 
   forget() {
@@ -177,16 +201,23 @@ export class Cart extends EventTarget {
     return ask(`/v1/holds/${hold_id}${path}`, { method, body, secret, key });
   }
 
-  #take(view) {
+  /** Takes an answer about the hold. One that is repeated has the times of the first, so the hold is read anew. */
+  async #follow({ body, replayed, sentAt }) {
+    if (replayed) await this.refresh();
+    else this.#take(body, sentAt);
+  }
+
+  /** Counts from when the question left: an answer that was long on its way must not promise more time than there is. */
+  #take(view, sentAt) {
     this.view = view;
-    this.#deadline = ENDED.has(view.state) ? null : performance.now() + view.expires_in_ms;
+    this.#deadline = ENDED.has(view.state) ? null : sentAt + view.expires_in_ms;
   }
 
   async #otherTab() {
     const before = this.#stored.hold_id;
     this.#stored = this.#read();
     this.booking = this.#stored.booking ?? null;
-    if (!this.#stored.hold_id) {
+    if (!this.#stored.hold_id || this.booking) {
       this.view = null;
       this.#deadline = null;
     } else {

@@ -2,7 +2,7 @@
 
 import { ask } from './api.js';
 import { short } from './chart.js';
-import { make, write } from './dom.js';
+import { every, make, write } from './dom.js';
 import { time } from './log-words.js';
 
 const INTERVAL_MS = 2_000;
@@ -74,7 +74,7 @@ export function healthView(desk) {
     ready.setAttribute('class', `state ${is ? 'open' : 'late'}`);
   }
 
-  const timer = setInterval(() => document.hidden || read(), INTERVAL_MS);
+  const stop = every(INTERVAL_MS, read);
   read();
   sample();
   const table = (label, names, body) => make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': label }, make('table', {}, make('thead', {}, make('tr', {}, names.map((name) => make('th', { scope: 'col' }, name)))), body));
@@ -90,7 +90,7 @@ export function healthView(desk) {
     chosen: () => read(),
     leave: () => {
       stopped = true;
-      clearInterval(timer);
+      stop();
     },
   };
 }

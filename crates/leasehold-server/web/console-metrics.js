@@ -51,7 +51,7 @@ export class Metrics extends EventTarget {
 
   constructor() {
     super();
-    /** `{at, granted, refused, sold, expired, p50, p99, commit, commits}` for each second; rates are per second. */
+    /** `{at, granted, refused, sold, expired, p50, p99, commit, size}` for each second; rates are per second. */
     this.samples = [];
     /** The last reading, as it was. */
     this.values = new Map();
@@ -66,6 +66,7 @@ export class Metrics extends EventTarget {
   async #tick() {
     try {
       const response = await fetch('/metrics', { cache: 'no-store', signal: AbortSignal.timeout(5_000) });
+      if (!response.ok) throw response.status;
       this.#take(parse(await response.text()), performance.now());
       this.reachable = true;
     } catch {

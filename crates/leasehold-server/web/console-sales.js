@@ -24,6 +24,8 @@ export function salesView(desk) {
   function events() {
     empty.hidden = desk.events.length > 0;
     more.hidden = !desk.hasMoreEvents;
+    // Whoever is on one of them stays there.
+    if (rows.contains(document.activeElement)) return;
     rows.replaceChildren(...desk.events.map((event) => {
       const sum = (key) => event.seats[key] + event.pools.reduce((all, pool) => all + pool[key], 0);
       const [sold, held, free, blocked] = ['sold', 'held', 'free', 'blocked'].map(sum);

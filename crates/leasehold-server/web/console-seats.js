@@ -2,7 +2,7 @@
 
 import './seat-map.js';
 import { ask } from './api.js';
-import { clock, make, random, write } from './dom.js';
+import { clock, every, make, random, write } from './dom.js';
 import { askFor } from './console-dialog.js';
 import { tenures, time, what, who } from './log-words.js';
 
@@ -177,7 +177,7 @@ export function seatsView(desk) {
     holds();
   }
 
-  const timer = setInterval(() => document.hidden || holds(), HOLDS_INTERVAL_MS);
+  const stop = every(HOLDS_INTERVAL_MS, holds);
   if (desk.event) chosen();
   return {
     elements: [
@@ -189,7 +189,7 @@ export function seatsView(desk) {
     chosen,
     leave: () => {
       stopped = true;
-      clearInterval(timer);
+      stop();
     },
   };
 }

@@ -1,7 +1,7 @@
 // The operator's console: which event, which view, and the numbers that all views share.
 
 import { ask } from './api.js';
-import { make, write } from './dom.js';
+import { every, make, write } from './dom.js';
 import { Metrics } from './console-metrics.js';
 import { salesView } from './console-sales.js';
 import { seatsView } from './console-seats.js';
@@ -56,7 +56,7 @@ metrics.addEventListener('sample', () => {
 });
 metrics.start();
 readEvents().then(() => show(false));
-setInterval(() => document.hidden || readEvents(), EVENTS_INTERVAL_MS);
+every(EVENTS_INTERVAL_MS, readEvents);
 
 function show(moved) {
   const name = views[location.hash.slice(1)] ? location.hash.slice(1) : 'sales';

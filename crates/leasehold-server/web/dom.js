@@ -39,3 +39,18 @@ export function clock(ms) {
 export function random() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
+
+/** Does something again and again while the page is seen, never twice at a time. Returns what stops it. */
+export function every(ms, work) {
+  let isBusy = false;
+  const timer = setInterval(async () => {
+    if (document.hidden || isBusy) return;
+    isBusy = true;
+    try {
+      await work();
+    } finally {
+      isBusy = false;
+    }
+  }, ms);
+  return () => clearInterval(timer);
+}

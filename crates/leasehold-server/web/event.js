@@ -1,6 +1,7 @@
 // The buyer's page: from looking to holding to paying, and clear words when something does not work.
 
 import './seat-map.js';
+import { isUnknown } from './api.js';
 import { Cart } from './cart.js';
 import { chooseView, shortly } from './choose-view.js';
 import { holdView } from './hold-view.js';
@@ -52,10 +53,16 @@ async function ready() {
   write(at('name'), map.event.name);
   document.title = `${map.event.name} – tickets`;
   changed();
-  if (cart.booking) return show('done');
+  if (cart.booking) {
+    await cart.recheck();
+    return showCart();
+  }
   try {
     await cart.resume();
   } catch (problem) {
+    // A payment that the bank has settled meanwhile is confirmed all the same: late is not lost.
+    const payment = problem.code === 'hold-gone' ? problem.document.payment : null;
+    if (payment && payment.how !== 'silent') return pay(payment);
     show('choose');
     return refused(problem);
   }
@@ -66,7 +73,10 @@ async function ready() {
 function showCart() {
   if (cart.booking) return show('done');
   if (!cart.view) return show('choose');
-  if (cart.view.state === 'confirmed') return showSold();
+  if (cart.view.state === 'confirmed') {
+    cart.soldElsewhere();
+    return show('done');
+  }
   if (cart.payment !== null) return pay(cart.payment);
   if (cart.view.state === 'confirming') return paidElsewhere();
   return show('hold');
@@ -81,16 +91,6 @@ function paidElsewhere() {
     await cart.paymentFailed(unasked);
     show('hold');
   });
-}
-
-async function showSold() {
-  try {
-    await cart.sold();
-    show('done');
-  } catch {
-    cart.forget();
-    show('choose');
-  }
 }
 
 function show(what, { quietly = true } = {}) {
@@ -196,8 +196,8 @@ async function refused(problem, { wanted = [], items = [] } = {}) {
     cart.forget();
     bank.abort();
     if (showing !== 'choose') show('choose', { quietly: false });
-  } else if (problem.code === 'unreachable' && showing === 'paying') {
-    offers.push({ text: 'Ask again', go: () => cart.payment && pay(cart.payment) });
+  } else if (isUnknown(problem) && showing === 'paying') {
+    offers.push({ text: 'Ask again', go: () => (cart.payment ? pay(cart.payment) : showCart()) });
   } else if (problem.code === 'hold-state') {
     await check();
   }
@@ -246,11 +246,11 @@ function changed() {
   if (showing === 'choose') view.update(map.connection);
 }
 
-/** Somebody else ended this hold: the operator, or time. Units of a pool do not show whose they were, so any end counts. */
+/** Somebody else ended this hold: the operator, time, or the shop that sold it. Units of a pool do not show whose they were. */
 function mineChanged(kind) {
   if (!cart.view || showing === 'done') return;
   const gone = cart.seats.some((seat) => map.statusOf(seat) !== 'held');
-  if (gone || (cart.seats.length === 0 && kind === 'hold.revoked')) check();
+  if (gone || (cart.seats.length === 0 && ['hold.revoked', 'booking.created'].includes(kind))) check();
 }
 
 function connected(state) {
@@ -265,6 +265,7 @@ function connected(state) {
   }
   // Back again: the hold may have ended meanwhile.
   if (state === 'live' && cart.view) check();
+  if (state === 'live' && cart.isUnseen && map.event !== null && showing === 'choose') ready();
 }
 
 function lost(seats) {
@@ -305,7 +306,7 @@ function paymentOver({ payment, items }) {
     cart.forget();
     bank.abort();
     show('choose', { quietly: false });
-    notice({ tone: 'bad', title: 'The bank never answered', text: 'The payment’s time is over and the seats went back on sale. You have not been charged.', offers: again(items) });
+    notice({ tone: 'bad', title: 'The bank never answered', text: 'The payment’s time is over and the seats went back on sale. If money was taken, it comes back.', offers: again(items) });
   }
 }
 

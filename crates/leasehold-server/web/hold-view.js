@@ -40,6 +40,7 @@ export function holdView({ map, cart, checkout, onExtend, onRelease, onPay, onSp
   const note = checkout === 'none' ? make('p.muted', { id: 'no-checkout' }, 'Payment is taken by the shop that sent you here. Go back to it before the time is over; this page only keeps your seats.') : null;
   let total = Math.max(1, cart.remaining ?? 1);
   let warned = false;
+  let isBusy = false;
 
   function update(connection) {
     const remaining = cart.remaining;
@@ -47,7 +48,7 @@ export function holdView({ map, cart, checkout, onExtend, onRelease, onPay, onSp
     total = Math.max(total, remaining);
     const soon = remaining < Math.min(WARN_MS, total / 3);
     const capped = cart.extended || cart.view.expires_at >= cart.view.hard_deadline;
-    extend.disabled = capped;
+    extend.disabled = isBusy || capped;
     write(extend, cart.extended ? 'Extended' : 'More time');
     const lost = connection === 'behind';
     const text = remaining <= 0 ? 'Asking the server how it stands.' : lost ? 'No connection. Your seats are kept by the server, and the time goes on.' : soon ? (capped ? 'Nearly over. Pay now to keep your seats.' : 'Nearly over. Pay now, or take more time.') : `Nobody else can take ${count === 1 ? 'it' : 'them'} until the time is over.`;
@@ -70,6 +71,7 @@ export function holdView({ map, cart, checkout, onExtend, onRelease, onPay, onSp
     heading,
     update,
     busy: (is) => {
+      isBusy = is;
       pay.disabled = is;
       release.disabled = is;
       extend.disabled = is || cart.extended;

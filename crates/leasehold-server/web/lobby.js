@@ -1,7 +1,7 @@
 // The lobby: every event with what is left of it, and the way to its page.
 
 import { ask } from './api.js';
-import { make, plural, write } from './dom.js';
+import { every, make, plural, write } from './dom.js';
 
 const INTERVAL_MS = 3_000;
 
@@ -28,4 +28,4 @@ function show({ events, next }) {
 }
 
 read();
-setInterval(() => document.hidden || read(), INTERVAL_MS);
+every(INTERVAL_MS, read);

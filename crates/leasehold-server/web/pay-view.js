@@ -62,7 +62,7 @@ export function doneView({ map, booking, onMore }) {
     elements: [
       make('div', {}, heading, make('p.muted', {}, booking.revived ? 'The payment came late, and everything was still free.' : 'Paid and confirmed. Nobody else can have these.')),
       make('div.ticket', {},
-        make('div.head', {}, make('h3', {}, map.event?.name ?? ''), make('p.muted', {}, `Booked ${new Date(booking.booked_at).toLocaleString([], { dateStyle: 'medium', timeStyle: 'short' })}`)),
+        make('div.head', {}, make('h3', {}, map.event?.name ?? ''), booking.booked_at ? make('p.muted', {}, `Booked ${new Date(booking.booked_at).toLocaleString([], { dateStyle: 'medium', timeStyle: 'short' })}`) : null),
         make('div.cut'),
         make('dl', {}, make('dt', {}, items.length === 1 ? 'Place' : 'Places'), items.map((item) => make('dd', {}, item)), make('dt', {}, 'Order'), make('dd', {}, booking.order_ref ?? '–'), make('dt', {}, 'Booking'), make('dd', { id: 'booking' }, booking.booking_id))),
       make('button.button', { type: 'button', id: 'more', on: { click: onMore } }, 'Buy more tickets'),

@@ -5,6 +5,7 @@
 
 /** A stream without a sign of life for this long is not believed any more. Pings come every 15 seconds. */
 const SILENCE_MAX_MS = 20_000;
+const ANSWER_MAX_MS = 10_000;
 const RETRY_MIN_MS = 500;
 const RETRY_MAX_MS = 8_000;
 /** A page nobody looks at lets go of its connection: browsers allow few for one server. */
@@ -20,6 +21,7 @@ export class LiveEvent extends EventTarget {
   #retryMs = RETRY_MIN_MS;
   #hiding;
   #stopped = false;
+  #loads = 0;
   #onVisibility = () => this.#visibilityChanged();
 
   /** @param {string} base such as `/v1/events/arena` */
@@ -54,9 +56,11 @@ export class LiveEvent extends EventTarget {
     if (this.#stopped) return;
     this.#close();
     clearTimeout(this.#retry);
+    // Of two loads at the same time the later one counts.
+    const load = (this.#loads += 1);
     try {
       const [venue, event, availability] = await Promise.all([this.#get('/venue'), this.#get(''), this.#get('/availability')]);
-      if (this.#stopped) return;
+      if (this.#stopped || load !== this.#loads) return;
       const other = this.venue === null || this.venue.seat_ids.length !== venue.seat_ids.length || this.event.created_at !== event.created_at;
       this.venue = venue;
       this.event = event;
@@ -64,6 +68,7 @@ export class LiveEvent extends EventTarget {
       this.#open();
       this.dispatchEvent(new CustomEvent(other ? 'ready' : 'change', { detail: { all: true, kind: 'loaded' } }));
     } catch (problem) {
+      if (load !== this.#loads) return;
       this.#become(problem?.status === 404 ? 'missing' : 'behind');
       this.#later();
     }
@@ -77,7 +82,7 @@ export class LiveEvent extends EventTarget {
   }
 
   async #get(path) {
-    const response = await fetch(this.#base + path, { headers: { accept: 'application/json' }, cache: 'no-cache' });
+    const response = await fetch(this.#base + path, { headers: { accept: 'application/json' }, cache: 'no-cache', signal: AbortSignal.timeout(ANSWER_MAX_MS) });
     if (!response.ok) throw { status: response.status };
     return response.json();
   }

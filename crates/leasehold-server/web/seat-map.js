@@ -182,6 +182,10 @@ export class SeatMap extends HTMLElement {
 
   #connect() {
     this.#live?.stop();
+    // Nothing of the event before may be shown or pressed under the name of the next.
+    [this.#plan, this.#hovered] = [null, null];
+    this.#places = new Map();
+    [this.#chosen, this.#mine, this.#suggested] = [new Set(), new Set(), new Set()];
     const src = this.getAttribute('src');
     if (!src) return;
     const live = new LiveEvent(src);

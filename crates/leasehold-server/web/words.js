@@ -50,5 +50,5 @@ export function wordsFor(problem, { limit = 0 } = {}) {
 const ENDED = {
   expired: { tone: 'warn', title: 'Your time is over', text: 'Your seats went back on sale. If they are still free you can take them again.' },
   released: { tone: 'calm', title: 'Given back', text: 'Your seats are on sale again.' },
-  revoked: { tone: 'bad', title: 'Taken back by the organiser', text: 'The organiser took these seats back. You have not been charged.' },
+  revoked: { tone: 'bad', title: 'Taken back by the organiser', text: 'The organiser took these seats back. If money was taken, it comes back.' },
 };

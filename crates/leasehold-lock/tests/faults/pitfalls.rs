@@ -71,10 +71,14 @@ async fn pitfall_10_forgotten_scripts_are_sent_again() {
     }
 }
 
+/// Until they are seen to be forgotten: a release that is repeated in the background may bring one back at once.
 fn forget_scripts(servers: &[RedisServer]) {
     for server in servers {
-        let () = server.command(&["SCRIPT", "FLUSH"]);
-        assert_eq!(server.info("memory", "number_of_cached_scripts"), "0");
+        let is_forgotten = |_| {
+            let () = server.command(&["SCRIPT", "FLUSH"]);
+            server.info("memory", "number_of_cached_scripts") == "0"
+        };
+        assert!((0..100).any(is_forgotten), "the scripts stay");
     }
 }
 

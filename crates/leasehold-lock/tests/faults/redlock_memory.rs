@@ -107,6 +107,34 @@ async fn restarted_server_with_certain_persistence_votes_at_once() {
     assert_eq!(status(&servers[0]).as_deref(), Some("admitted"));
 }
 
+/// Settings of the present run say nothing about what the run before may have forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_became_durable_with_its_restart_is_quarantined() {
+    let mut servers = RedisServer::options().persistence(Persistence::Always).start_independent(3);
+    let () = servers[0].command(&["CONFIG", "SET", "appendfsync", "everysec"]);
+    let locker = Locker::new(redlock(&servers));
+    let last = take(&locker, "job").await;
+    until("all may vote", async || {
+        take(&locker, "somebody asks").await;
+        servers.iter().all(|server| status(server).as_deref() == Some("admitted"))
+    })
+    .await;
+    for server in &mut servers[..2] {
+        server.kill9();
+        server.restart();
+        let sync: Vec<String> = server.command(&["CONFIG", "GET", "appendfsync"]);
+        assert_eq!(sync[1], "always", "now it looks as if it could forget nothing");
+    }
+    // The others are a majority.
+    assert!(take(&locker, "job").await > last);
+    until("both were looked at", async || {
+        take(&locker, "somebody asks").await;
+        status(&servers[0]).as_deref() == Some("stale")
+    })
+    .await;
+    assert_eq!(status(&servers[1]).as_deref(), Some("admitted"), "it was durable before, too");
+}
+
 /// All servers lost everything: old clients and new ones go on above all earlier fences.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whole_set_restarted_empty_goes_on_with_higher_fences() {

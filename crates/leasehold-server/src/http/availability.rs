@@ -1,42 +1,35 @@
 //! `/v1/events/{event}/availability`: every seat in one small answer, or the changes since.
 
-use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Path, RawQuery, State};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use axum::response::Response;
 use flate2::Compression;
-use flate2::write::GzEncoder;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use leasehold_api::{Availability as View, Problem, SeatChange};
-use leasehold_core::EventNo;
 use leasehold_engine::{Availability, EventSummary, Since, Snapshot, Venue, Version};
 
-use super::{json, venue};
+use super::{Encoded, Kept, json, venue};
 use crate::app::App;
 use crate::problem::ApiError;
 use crate::query::Query;
 use crate::wire;
 
-/// Events whose answer is kept ready.
-const CACHED_MAX: usize = 64;
 /// Making answers takes at most about this part of the time, however many readers ask: one in so many.
 const SHARE: u32 = 20;
 
 /// Answers that are ready to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct AvailabilityCache {
-    ready: Mutex<Vec<(EventNo, Arc<Ready>)>>,
+    ready: Kept<Ready>,
     making: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
 struct Ready {
     version: Version,
-    plain: Bytes,
-    compressed: Bytes,
+    content: Encoded,
     made_at: Instant,
     took: Duration,
 }
@@ -65,7 +58,7 @@ pub(crate) async fn read(
         }
     }
     let ready = app.availability.ready(&app, &venue).await?;
-    Ok(ready.response(&headers))
+    Ok(ready.content.response(&headers, "application/json"))
 }
 
 /// A version the reader says it has seen: one that there was.
@@ -96,11 +89,11 @@ impl AvailabilityCache {
     /// moment and share one.
     async fn ready(&self, app: &App, venue: &Venue) -> Result<Arc<Ready>, ApiError> {
         let wanted = app.engine.event(venue).await?.version;
-        if let Some(ready) = self.known(venue.number).filter(|ready| ready.shows(wanted)) {
+        if let Some(ready) = self.ready.get(venue.number).filter(|ready| ready.shows(wanted)) {
             return Ok(ready);
         }
         let _one_at_a_time = self.making.lock().await;
-        if let Some(ready) = self.known(venue.number) {
+        if let Some(ready) = self.ready.get(venue.number) {
             if ready.shows(wanted) {
                 return Ok(ready);
             }
@@ -110,21 +103,8 @@ impl AvailabilityCache {
             unreachable!("a reader that knows nothing gets everything")
         };
         let ready = Arc::new(Ready::make(venue, &snapshot));
-        let mut cached = self.lock();
-        cached.retain(|(event, _)| *event != venue.number);
-        if cached.len() >= CACHED_MAX {
-            cached.remove(0);
-        }
-        cached.push((venue.number, Arc::clone(&ready)));
+        self.ready.put(venue.number, Arc::clone(&ready));
         Ok(ready)
-    }
-
-    fn known(&self, event: EventNo) -> Option<Arc<Ready>> {
-        self.lock().iter().find(|(known, _)| *known == event).map(|(_, ready)| Arc::clone(ready))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(EventNo, Arc<Ready>)>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -141,36 +121,8 @@ impl Ready {
         view.seats = Some(snapshot.seats.iter().map(|status| wire::letter(*status)).collect());
         let plain =
             serde_json::to_vec(&view).expect("wire types have string keys and no failing serializers");
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        let compressed = encoder.write_all(&plain).and_then(|()| encoder.finish());
-        let compressed = compressed.expect("writing into memory does not fail");
         let version = snapshot.summary.version;
-        Self { version, plain: plain.into(), compressed: compressed.into(), made_at, took: made_at.elapsed() }
-    }
-
-    fn response(&self, headers: &HeaderMap) -> Response {
-        let tag = format!("W/\"{}\"", self.version);
-        let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        let unchanged =
-            known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag || one.trim() == "*"));
-        let accepted =
-            headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let compress = super::accepts_gzip(accepted);
-        let mut response = match (unchanged, compress) {
-            (true, _) => StatusCode::NOT_MODIFIED.into_response(),
-            (false, true) => self.compressed.clone().into_response(),
-            (false, false) => self.plain.clone().into_response(),
-        };
-        let response_headers = response.headers_mut();
-        response_headers.insert(header::ETAG, tag.try_into().expect("digits are a header value"));
-        response_headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        response_headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-        if !unchanged {
-            response_headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            if compress {
-                response_headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            }
-        }
-        response
+        let content = Encoded::tagged(plain.into(), &version.to_string(), Compression::fast());
+        Self { version, content, made_at, took: made_at.elapsed() }
     }
 }

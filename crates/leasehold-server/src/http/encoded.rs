@@ -1,4 +1,4 @@
-//! An answer that is made once and sent often: plain and compressed, with a tag made of its content.
+//! An answer that is made once and sent often: plain and compressed, with a tag by which a client knows it again.
 
 use std::io::Write as _;
 
@@ -18,12 +18,18 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
+    /// What seldom changes: compressed well, with a tag made of its content.
     pub(crate) fn new(plain: Bytes) -> Self {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-        let compressed = encoder.write_all(&plain).and_then(|()| encoder.finish());
-        let compressed = compressed.expect("writing into memory does not fail").into();
         let digest = Sha256::digest(&plain);
         let tag: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+        Self::tagged(plain, &tag, Compression::default())
+    }
+
+    /// The same with a tag that is known already, and as much work as it is worth.
+    pub(crate) fn tagged(plain: Bytes, tag: &str, work: Compression) -> Self {
+        let mut encoder = GzEncoder::new(Vec::new(), work);
+        let compressed = encoder.write_all(&plain).and_then(|()| encoder.finish());
+        let compressed = compressed.expect("writing into memory does not fail").into();
         // Weak, because both forms have it.
         Self { plain, compressed, tag: format!("W/\"{tag}\"") }
     }
@@ -47,7 +53,7 @@ impl Encoded {
         let sent = response.headers_mut();
         sent.insert(
             header::ETAG,
-            HeaderValue::from_str(&self.tag).expect("hexadecimal digits are a header value"),
+            HeaderValue::from_str(&self.tag).expect("tags are made of digits and letters"),
         );
         // Kept by the client, and asked for again each time: a new program has new pages at the same address.
         sent.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -8,6 +8,7 @@ mod encoded;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod holds;
+mod kept;
 pub(crate) mod locks;
 pub(crate) mod operator;
 pub(crate) mod pages;
@@ -27,6 +28,7 @@ use leasehold_engine::{Done, HoldSecret, IdempotencyKey, Outcome, Venue};
 
 pub(crate) use self::availability::AvailabilityCache;
 pub(crate) use self::encoded::Encoded;
+pub(crate) use self::kept::Kept;
 pub(crate) use self::pages::Pages;
 pub(crate) use self::venues::VenueCache;
 use crate::app::App;

@@ -1,25 +1,22 @@
 //! `/v1/events/{event}/venue`: what never changes of an event: its sections, rows and seats, for drawing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::HeaderMap;
 use leasehold_api::{Problem, VenueView};
-use leasehold_core::{EventNo, SeatNo};
+use leasehold_core::SeatNo;
 use leasehold_engine::Venue;
 
-use super::{Encoded, venue};
+use super::{Encoded, Kept, venue};
 use crate::app::App;
 use crate::problem::ApiError;
-
-/// Events whose answer is kept ready.
-const CACHED_MAX: usize = 64;
 
 /// Answers that are ready to be sent. A venue never changes, so neither do they.
 #[derive(Debug, Default)]
 pub(crate) struct VenueCache {
-    ready: Mutex<Vec<(EventNo, Arc<Encoded>)>>,
+    ready: Kept<Encoded>,
     making: tokio::sync::Mutex<()>,
 }
 
@@ -37,12 +34,12 @@ pub(crate) async fn read(
 
 impl VenueCache {
     async fn ready(&self, venue: &Arc<Venue>) -> Arc<Encoded> {
-        if let Some(ready) = self.known(venue.number) {
+        if let Some(ready) = self.ready.get(venue.number) {
             return ready;
         }
         // One at a time: a large venue takes a while to compress, and all who ask at once share it.
         let _one_at_a_time = self.making.lock().await;
-        if let Some(ready) = self.known(venue.number) {
+        if let Some(ready) = self.ready.get(venue.number) {
             return ready;
         }
         let made = {
@@ -50,17 +47,8 @@ impl VenueCache {
             tokio::task::spawn_blocking(move || Arc::new(make(&venue)))
         };
         let ready = made.await.unwrap_or_else(|_| Arc::new(make(venue)));
-        let mut cached = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if cached.len() >= CACHED_MAX {
-            cached.remove(0);
-        }
-        cached.push((venue.number, Arc::clone(&ready)));
+        self.ready.put(venue.number, Arc::clone(&ready));
         ready
-    }
-
-    fn known(&self, event: EventNo) -> Option<Arc<Encoded>> {
-        let cached = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.iter().find(|(known, _)| *known == event).map(|(_, ready)| Arc::clone(ready))
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold_testkit::servers::{Postgres, RedisCluster, RedisServer, independent};
+use leasehold_testkit::servers::{Postgres, RedisCluster, RedisSentinel, RedisServer, independent};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Longer than anything here takes, on a busy machine too.
@@ -51,6 +51,13 @@ impl Store {
         let (cluster, postgres) = (RedisCluster::start(), Postgres::start());
         let args = [format!("redis-cluster://{}", cluster.addresses().join(",")), postgres.url()];
         Self::new(&["--store", &args[0], "--epochs", &args[1]], true, (cluster, postgres))
+    }
+
+    pub(crate) fn sentinel() -> Self {
+        let (sentinel, postgres) = (RedisSentinel::start(), Postgres::start());
+        let addresses = sentinel.sentinel_addresses().join(",");
+        let args = [format!("redis-sentinel://{addresses}/{}", sentinel.master_name()), postgres.url()];
+        Self::new(&["--store", &args[0], "--epochs", &args[1]], true, (sentinel, postgres))
     }
 
     pub(crate) fn redlock() -> Self {

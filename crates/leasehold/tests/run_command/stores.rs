@@ -69,6 +69,26 @@ fn holders_on_a_cluster_take_turns() {
 }
 
 #[test]
+fn holders_on_a_cluster_die_with_their_commands() {
+    die_with_their_commands(Store::cluster());
+}
+
+#[test]
 fn holders_on_a_cluster_that_wake_up_too_late_are_refused() {
     wake_up_too_late(Store::cluster());
+}
+
+#[test]
+fn holders_behind_sentinels_take_turns() {
+    take_turns(Store::sentinel());
+}
+
+#[test]
+fn holders_behind_sentinels_die_with_their_commands() {
+    die_with_their_commands(Store::sentinel());
+}
+
+#[test]
+fn holders_behind_sentinels_that_wake_up_too_late_are_refused() {
+    wake_up_too_late(Store::sentinel());
 }
