@@ -191,6 +191,14 @@ impl Feed {
     }
 }
 
+impl Drop for Feed {
+    /// What it kept counts no more.
+    fn drop(&mut self) {
+        let kept = self.lock().changes.len();
+        self.kept.fetch_sub(kept, Ordering::Relaxed);
+    }
+}
+
 /// One wait of one subscriber. Its position moves only when changes are handed out.
 struct Step {
     feed: Arc<Feed>,

@@ -128,36 +128,6 @@ async fn two_servers_sell_three_seats_and_a_pool_exactly_once_and_both_show_ever
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_holds_are_decided_by_the_ledger_itself_and_losers_in_the_same_call() {
-    let server = Postgres::start();
-    let engine = open(&server.url(), &SecretKey::random()).await;
-    let venue = create_event(&*engine, 1, 50).await;
-    let ask = |caller: u32, seat: u32| {
-        let key = key(u128::from(caller) + 1, u128::from(caller) + 1);
-        let items = vec![ItemRequest::Pool(PoolNo(0), 1), ItemRequest::Seat(SeatNo(seat))];
-        let (engine, request) = (Arc::clone(&engine), hold_items(&venue, items, LONG_MS).with_key(key));
-        tokio::spawn(async move { engine.execute(request).await })
-    };
-    // Ten callers for each of ten seats, and as many units as seats: a loser's unit is there for the next.
-    let callers: Vec<_> = (0..100).map(|caller| ask(caller, caller % 10)).collect();
-    let mut granted = 0;
-    for caller in callers {
-        match caller.await.unwrap() {
-            Ok(_) => granted += 1,
-            Err(EngineError::Refused(Refusal::SeatsTaken(seats))) => assert_eq!(seats.len(), 1),
-            Err(other) => panic!("{other:?}"),
-        }
-    }
-    assert_eq!(granted, 10);
-    let looks = look(&server).await;
-    // Only the ledger's own call leaves the number beside the answer.
-    let by_ledger = number(&looks, "SELECT count(*) FROM leasehold.answers WHERE number IS NOT NULL").await;
-    assert_eq!(by_ledger, 10);
-    assert_sound(&server).await;
-    engine.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn eight_servers_that_start_at_once_migrate_an_empty_database_once() {
     let server = Postgres::start();
     let key = SecretKey::random();

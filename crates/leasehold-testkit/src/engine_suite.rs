@@ -63,6 +63,7 @@ macro_rules! for_each_engine_case {
             operator::closing_takes_away_what_nobody_pays_for,
             operator::blocked_seats_are_not_sold_and_come_back,
             operator::a_capacity_does_not_fall_below_what_is_in_use,
+            operator::a_change_of_rules_forgets_nothing_of_what_each_holder_has,
             operator::events_are_listed_in_the_order_of_creation,
             operator::the_pages_of_a_list_of_holds_have_each_live_hold_once_whatever_else_happens,
             history::the_log_says_who_had_a_seat_and_how_it_was_lost_also_after_a_restart,

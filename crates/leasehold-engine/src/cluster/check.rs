@@ -28,7 +28,7 @@ pub async fn check_ledger(url: &str) -> Result<LedgerReport, OpenLedgerError> {
 }
 
 async fn check(config: &Config) -> Result<LedgerReport, OpenLedgerError> {
-    let (client, _driver) = connection::plain(config).await.map_err(unusable)?;
+    let (client, _driver) = connection::patient(config).await.map_err(unusable)?;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     within(CALL_TIME_MAX, client.batch_execute(begin)).await.map_err(unusable)?;
     let read = async {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold_core::Epoch;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls, Statement};
@@ -12,6 +13,8 @@ use crate::bytes::Damaged;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 /// How long a call may take before the connection is given up. Longer than the server's own limit.
 pub(crate) const CALL_TIME_MAX: Duration = Duration::from_secs(8);
+/// The same for a call about everything that an event has.
+pub(crate) const LARGE_TIME_MAX: Duration = Duration::from_secs(62);
 
 /// The database's limits on us: a server that stands still keeps what it has locked for a second and no longer.
 ///
@@ -28,6 +31,13 @@ SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SET client_min_messages = warning";
 
+/// The same for reads, so that what nobody waits for any more ends by itself.
+const READS: &str = "
+SET statement_timeout = '6s';
+SET lock_timeout = '4s';
+SET idle_in_transaction_session_timeout = '1s';
+SET client_min_messages = warning";
+
 /// A connection, with the task that drives it. Dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -35,6 +45,8 @@ pub(crate) struct Connection {
     pub(crate) load: Statement,
     pub(crate) write: Statement,
     pub(crate) hold: Statement,
+    /// The ledger's epoch when this connection was made.
+    pub(crate) epoch: Epoch,
     driver: JoinHandle<()>,
 }
 
@@ -49,6 +61,10 @@ pub(crate) enum CallError {
     Damaged(#[from] Damaged),
     #[error("the ledger's answer cannot be read: {0}")]
     Unreadable(#[from] serde_json::Error),
+    #[error("the ledger was restored since this server started: start the server again")]
+    OtherEpoch,
+    #[error("the rules met what they were not made for")]
+    Defect,
 }
 
 /// The server's own words, which the error's text leaves to its source.
@@ -75,10 +91,11 @@ impl Connection {
         let connecting = async {
             let (client, driver) = connect(config).await?;
             client.batch_execute(SESSION).await?;
+            let epoch = epoch_of(&client).await?;
             let load = client.prepare(include_str!("sql/load.sql")).await?;
             let write = client.prepare("SELECT leasehold.write_v1($1::text::json)").await?;
             let hold = client.prepare(include_str!("sql/hold.sql")).await?;
-            Ok(Self { client, load, write, hold, driver })
+            Ok(Self { client, load, write, hold, epoch, driver })
         };
         within(CONNECT_TIME_MAX, connecting).await
     }
@@ -90,11 +107,26 @@ impl Drop for Connection {
     }
 }
 
-/// A connection for migrations and reads, without the prepared statements.
+/// The epoch that a ledger is in.
+pub(crate) async fn epoch_of(client: &Client) -> Result<Epoch, tokio_postgres::Error> {
+    let row = client.query_one("SELECT epoch FROM leasehold.ledger", &[]).await?;
+    Ok(Epoch(row.get::<_, i32>(0).cast_unsigned()))
+}
+
+/// A connection for reads, without the prepared statements.
 pub(crate) async fn plain(config: &Config) -> Result<(Client, Driver), CallError> {
+    with_session(config, READS).await
+}
+
+/// A connection for what takes its time: migrations, checks.
+pub(crate) async fn patient(config: &Config) -> Result<(Client, Driver), CallError> {
+    with_session(config, "SET client_min_messages = warning").await
+}
+
+async fn with_session(config: &Config, session: &str) -> Result<(Client, Driver), CallError> {
     let connecting = async {
         let (client, driver) = connect(config).await?;
-        client.batch_execute("SET client_min_messages = warning").await?;
+        client.batch_execute(session).await?;
         Ok((client, Driver(driver)))
     };
     within(CONNECT_TIME_MAX, connecting).await
@@ -135,8 +167,8 @@ pub(crate) async fn within<T>(
 /// What an error before the commit means: nothing happened.
 pub(crate) fn before_commit(error: &CallError) -> Failure {
     let code = match error {
-        CallError::Timeout => return Failure::Unavailable,
-        CallError::Damaged(_) | CallError::Unreadable(_) => return Failure::Wrong,
+        CallError::Timeout | CallError::OtherEpoch => return Failure::Unavailable,
+        CallError::Damaged(_) | CallError::Unreadable(_) | CallError::Defect => return Failure::Wrong,
         CallError::Database(error) => match error.code() {
             Some(code) => code,
             None => return Failure::Unavailable,

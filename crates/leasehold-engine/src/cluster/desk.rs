@@ -7,14 +7,18 @@
 //!
 //! A server that stands still between 1 and 3 is thrown out by the database after a second, and nothing happened.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{Command, HoldId, Refusal};
 use tokio::sync::oneshot;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::connection::{CALL_TIME_MAX, CallError, Connection, Failure, at_commit, before_commit, within};
+use super::connection::{
+    CALL_TIME_MAX, CallError, Connection, Failure, LARGE_TIME_MAX, at_commit, before_commit, within,
+};
 use super::follower::{Answer, News};
 use super::halls::Halls;
 use super::part::{Images, Loaded, Part};
@@ -28,6 +32,10 @@ use crate::{Done, EngineError, Request};
 pub(crate) const DUE_MAX: i32 = 512;
 /// Transactions that a batch may need because more holds were over than one ends.
 const STORM_ROUNDS_MAX: usize = 10_000;
+
+/// Of a transaction about everything that an event has. Its server may take longer between the two calls, too.
+const BEGIN_LARGE: &str =
+    "BEGIN; SET LOCAL statement_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = '20s'";
 
 /// A command and who waits for its answer.
 #[derive(Debug)]
@@ -54,6 +62,16 @@ struct Stopped {
     error: CallError,
 }
 
+/// What the rules made of a batch.
+struct Decided {
+    decisions: Vec<Result<Done, EngineError>>,
+    /// The version of each event afterwards.
+    versions: Vec<(i32, u64)>,
+    images: Images,
+    /// More holds are over than one transaction ends: nothing was decided.
+    storm: bool,
+}
+
 /// Carries out a batch; asks again while more holds are over than one transaction ends.
 pub(crate) async fn carry_out(connection: &Connection, shared: &Shared, mut jobs: Vec<Job>) -> Carried {
     for _ in 0..STORM_ROUNDS_MAX {
@@ -69,14 +87,11 @@ pub(crate) async fn carry_out(connection: &Connection, shared: &Shared, mut jobs
 pub(crate) async fn end_due(connection: &Connection, shared: &Shared, event: i32) -> Result<(), CallError> {
     for _ in 0..STORM_ROUNDS_MAX {
         let mut loaded = load(connection, &Wants::due_of(event)).await?;
-        let mut parts = parts(connection, &shared.halls, &mut loaded).await?;
-        let more = parts.iter().any(|part| part.due() >= DUE_MAX as usize);
-        parts.iter_mut().for_each(Part::tidy);
-        let mut images = Images::default();
-        parts.into_iter().for_each(|part| part.write(&mut images));
-        finish(connection, &images).await.map_err(|stopped| stopped.error)?;
+        admit_events(connection, &shared.halls, &loaded).await?;
+        let Decided { images, storm, .. } = decide_all(&[], &mut loaded, &shared.halls)?;
+        finish(connection, &images, CALL_TIME_MAX).await.map_err(|stopped| stopped.error)?;
         images.count(&shared.meters);
-        if !more {
+        if !storm {
             break;
         }
     }
@@ -92,32 +107,18 @@ async fn once(connection: &Connection, shared: &Shared, jobs: Vec<Job>) -> Carri
     }
     let decided = async {
         let mut loaded = load(connection, &wants).await?;
-        let parts = parts(connection, halls, &mut loaded).await?;
-        Ok::<_, CallError>((loaded, parts))
+        shared.note_up(true);
+        loaded.now.iter().for_each(|now| shared.note_time(time(*now)));
+        admit_events(connection, halls, &loaded).await?;
+        decide_all(&jobs, &mut loaded, halls)
     };
-    let (loaded, mut parts) = match decided.await {
+    let Decided { decisions, versions, images, storm } = match decided.await {
         Ok(decided) => decided,
         Err(error) => {
             return failed(Stopped { failure: before_commit(&error), error }, jobs, connection).await;
         }
     };
-    shared.note_up(true);
-    if let Some(now) = loaded.now {
-        shared.note_time(time(now));
-    }
-    let storm = parts.iter().any(|part| part.due() >= DUE_MAX as usize);
-    parts.iter_mut().for_each(Part::tidy);
-    let mut images = Images::default();
-    let mut decisions = Vec::new();
-    if !storm {
-        for job in &jobs {
-            decisions.push(decide(job, &loaded, &mut parts, halls, &mut images));
-        }
-    }
-    let versions: Vec<(i32, u64)> =
-        parts.iter().map(|part| (part.number().0.cast_signed(), part.version())).collect();
-    parts.into_iter().for_each(|part| part.write(&mut images));
-    if let Err(stopped) = finish(connection, &images).await {
+    if let Err(stopped) = finish(connection, &images, time_max(&wants)).await {
         return failed(stopped, jobs, connection).await;
     }
     images.count(meters);
@@ -155,31 +156,63 @@ async fn load(connection: &Connection, wants: &Wants) -> Result<Loaded, CallErro
         &DUE_MAX,
     ];
     let client = &connection.client;
+    let begin = if wants.is_large() { BEGIN_LARGE } else { "BEGIN" };
     // Polled together they go out together.
     let both = async {
-        tokio::try_join!(client.batch_execute("BEGIN"), client.query_one(&connection.load, &arguments))
+        tokio::try_join!(client.batch_execute(begin), client.query_one(&connection.load, &arguments))
     };
-    let (_, row) = within(CALL_TIME_MAX, both).await?;
+    let (_, row) = within(time_max(wants), both).await?;
     Ok(serde_json::from_str(row.get(0))?)
 }
 
-/// The parts of all events that were found and locked.
-async fn parts(connection: &Connection, halls: &Halls, loaded: &mut Loaded) -> Result<Vec<Part>, CallError> {
-    let events: Vec<i32> = loaded.events.iter().flatten().map(|row| row.no).collect();
+fn time_max(wants: &Wants) -> Duration {
+    if wants.is_large() { LARGE_TIME_MAX } else { CALL_TIME_MAX }
+}
+
+/// Sees to it that this server knows every event that was loaded.
+async fn admit_events(connection: &Connection, halls: &Halls, loaded: &Loaded) -> Result<(), CallError> {
+    let events = loaded.events.iter().flatten().map(|row| row.no);
     // An answer that is given again is about an event too, even if its hold is forgotten.
-    for answer in loaded.answers.iter().flatten() {
-        halls.get(&connection.client, answer.event_no).await?;
+    let answered = loaded.answers.iter().flatten().map(|answer| answer.event_no);
+    for event in events.chain(answered) {
+        halls.get(&connection.client, event).await?;
     }
+    Ok(())
+}
+
+/// Lets the rules decide. What makes them panic costs those who asked for it an answer, and this server nothing.
+fn decide_all(jobs: &[Job], loaded: &mut Loaded, halls: &Halls) -> Result<Decided, CallError> {
+    let decide = AssertUnwindSafe(|| {
+        let mut parts = parts(halls, loaded)?;
+        let storm = parts.iter().any(|part| part.due() >= DUE_MAX as usize);
+        parts.iter_mut().for_each(Part::tidy);
+        let mut images = Images::default();
+        let mut decisions = Vec::new();
+        if !storm {
+            for job in jobs {
+                decisions.push(decide(job, loaded, &mut parts, halls, &mut images));
+            }
+        }
+        let versions = parts.iter().map(|part| (part.number().0.cast_signed(), part.version())).collect();
+        parts.into_iter().for_each(|part| part.write(&mut images));
+        Ok(Decided { decisions, versions, images, storm })
+    });
+    catch_unwind(decide).unwrap_or(Err(CallError::Defect))
+}
+
+/// The parts of all events that were found and locked.
+fn parts(halls: &Halls, loaded: &mut Loaded) -> Result<Vec<Part>, CallError> {
+    let events: Vec<i32> = loaded.events.iter().flatten().map(|row| row.no).collect();
     let mut parts = Vec::with_capacity(events.len());
     for event in events {
-        let Some(hall) = halls.get(&connection.client, event).await? else { continue };
+        let Some(hall) = halls.known(event) else { continue };
         parts.extend(loaded.part(Arc::clone(&hall.venue), halls.epoch())?);
     }
     Ok(parts)
 }
 
 /// Writes and commits, or ends the transaction when there is nothing to write.
-async fn finish(connection: &Connection, images: &Images) -> Result<(), Stopped> {
+async fn finish(connection: &Connection, images: &Images, time_max: Duration) -> Result<(), Stopped> {
     let client = &connection.client;
     if images.is_empty() {
         let ended = within(CALL_TIME_MAX, client.batch_execute("ROLLBACK")).await;
@@ -195,7 +228,7 @@ async fn finish(connection: &Connection, images: &Images) -> Result<(), Stopped>
             tokio::join!(client.execute(&connection.write, &arguments), client.batch_execute("COMMIT"));
         Ok((written, committed))
     };
-    let (written, committed) = match within(CALL_TIME_MAX, both).await {
+    let (written, committed) = match within(time_max, both).await {
         Ok(both) => both,
         Err(error) => return Err(Stopped { failure: at_commit(&error), error }),
     };

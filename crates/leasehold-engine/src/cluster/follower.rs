@@ -38,72 +38,117 @@ pub(crate) struct News {
 /// The task that follows the log.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    shared: Arc<Shared>,
     /// Holds at most one answer for each caller that waits.
     news: mpsc::UnboundedReceiver<News>,
-    /// Answers that wait for the readers, with the instant at which they stop waiting.
-    waiting: Vec<(Instant, News)>,
+    waiting: Waiting,
+    log: Log,
+}
+
+/// Answers that wait for the readers.
+#[derive(Debug)]
+struct Waiting {
+    shared: Arc<Shared>,
+    /// Each with the instant at which it stops waiting, in that order.
+    news: Vec<(Instant, News)>,
+}
+
+/// The ledger's log, and a connection to read it.
+#[derive(Debug)]
+struct Log {
+    shared: Arc<Shared>,
     connection: Option<(Client, Statement, Driver)>,
 }
 
 impl Follower {
     pub(crate) fn new(shared: Arc<Shared>, news: mpsc::UnboundedReceiver<News>) -> Self {
-        Self { shared, news, waiting: Vec::new(), connection: None }
+        let waiting = Waiting { shared: Arc::clone(&shared), news: Vec::new() };
+        Self { news, waiting, log: Log { shared, connection: None } }
     }
 
     /// Follows until the workers are gone and their news is told, then ends the readers' streams.
     pub(crate) async fn run(mut self) {
         loop {
-            let open = tokio::select! {
-                news = self.news.recv() => match news {
-                    Some(news) => {
-                        self.take(news);
-                        true
+            // Those who wait do so for the next read, and not for the next tick.
+            let open = match self.waiting.news.is_empty() {
+                false => !self.news.is_closed(),
+                true => tokio::select! {
+                    news = self.news.recv() => {
+                        let open = news.is_some();
+                        news.into_iter().for_each(|news| self.waiting.take(news));
+                        open
                     }
-                    None => false,
+                    () = tokio::time::sleep(TICK) => true,
                 },
-                _ = tokio::time::sleep(TICK) => true,
             };
             while let Ok(news) = self.news.try_recv() {
-                self.take(news);
+                self.waiting.take(news);
             }
-            if let Err(error) = self.read().await {
-                tracing::debug!(%error, "the log cannot be followed");
-                self.shared.note_up(false);
-                self.connection = None;
-                tokio::time::sleep(RECONNECT_AFTER).await;
-            }
-            self.give_answers();
-            if !open && self.waiting.is_empty() {
+            self.read().await;
+            if !open && self.waiting.news.is_empty() {
                 break;
             }
         }
-        self.shared.halls.all().iter().for_each(|hall| hall.feed.end());
+        self.log.shared.halls.all().iter().for_each(|hall| hall.feed.end());
     }
 
+    /// Reads what is new. A read that takes long keeps nobody from an answer for longer than it may wait.
+    async fn read(&mut self) {
+        let Self { news, waiting, log } = self;
+        let mut reading = std::pin::pin!(log.read_or_let_go());
+        loop {
+            waiting.give();
+            tokio::select! {
+                () = &mut reading => break,
+                Some(news) = news.recv() => waiting.take(news),
+                () = tokio::time::sleep_until(waiting.until()) => {}
+            }
+        }
+        waiting.give();
+    }
+}
+
+impl Waiting {
     fn take(&mut self, news: News) {
-        self.waiting.push((Instant::now() + WAIT_MAX, news));
+        self.news.push((Instant::now() + WAIT_MAX, news));
+    }
+
+    /// When the first of them stops waiting.
+    fn until(&self) -> Instant {
+        self.news.first().map_or_else(|| Instant::now() + WAIT_MAX, |(until, _)| *until)
     }
 
     /// Gives the answers whose effect the readers know, and those that have waited long enough.
-    fn give_answers(&mut self) {
+    fn give(&mut self) {
         let now = Instant::now();
         let halls = &self.shared.halls;
         let is_seen = |(event, version): &(i32, u64)| {
             halls.known(*event).is_none_or(|hall| hall.feed.version() >= *version)
         };
         let ready = |(until, news): &mut (Instant, News)| *until <= now || news.versions.iter().all(is_seen);
-        for (_, news) in self.waiting.extract_if(.., ready) {
+        for (_, news) in self.news.extract_if(.., ready) {
             for (caller, answer) in news.answers {
                 // A caller that went away finds its answer under its idempotency key.
                 let _ = caller.send(answer);
             }
         }
     }
+}
+
+impl Log {
+    /// Reads what is new, or lets go of the connection.
+    async fn read_or_let_go(&mut self) {
+        if let Err(error) = self.read().await {
+            tracing::debug!(%error, "the log cannot be followed");
+            self.shared.note_up(false);
+            self.connection = None;
+            tokio::time::sleep(RECONNECT_AFTER).await;
+        }
+    }
 
     async fn read(&mut self) -> Result<(), CallError> {
         if self.connection.is_none() {
             let (client, driver) = connection::plain(&self.shared.config).await?;
+            self.shared.admit(within(CALL_TIME_MAX, connection::epoch_of(&client)).await?)?;
             let follow = within(CALL_TIME_MAX, client.prepare(include_str!("sql/follow.sql"))).await?;
             self.connection = Some((client, follow, driver));
         }

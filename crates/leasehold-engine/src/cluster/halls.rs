@@ -1,10 +1,11 @@
 //! Halls: what this server knows of each event it was asked about. Its fixed part, and its feed.
 
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hashbrown::HashMap;
 use leasehold_core::{Epoch, EventState, HoldId, Kind, Policy, PoolCounts, PoolNo, SeatNo, SeatStatus};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
@@ -43,6 +44,8 @@ pub(crate) struct Halls {
     epoch: Epoch,
     known: RwLock<Known>,
     changes_kept: Arc<AtomicUsize>,
+    /// Of the events that are being loaded: one loads, the others wait for it.
+    loading: Mutex<HashMap<i32, Arc<AsyncMutex<()>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +83,7 @@ impl Hall {
 
 impl Halls {
     pub(crate) fn new(epoch: Epoch) -> Self {
-        Self { epoch, known: RwLock::default(), changes_kept: Arc::default() }
+        Self { epoch, known: RwLock::default(), changes_kept: Arc::default(), loading: Mutex::default() }
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -108,6 +111,18 @@ impl Halls {
         if let Some(hall) = self.known(number) {
             return Ok(Some(hall));
         }
+        let turn = Arc::clone(self.loading().entry(number).or_default());
+        let _turn = turn.lock().await;
+        let loaded = match self.known(number) {
+            Some(hall) => Ok(Some(hall)),
+            None => self.load(client, number).await,
+        };
+        // Those who wait have it already; whoever comes later finds the hall, or tries again.
+        self.loading().remove(&number);
+        loaded
+    }
+
+    async fn load(&self, client: &Client, number: i32) -> Result<Option<Arc<Hall>>, CallError> {
         let Some(venue) = load_venue(client, number).await? else { return Ok(None) };
         let standing = self.standing(client, &venue).await?;
         let feed = Feed::new(standing.summary, standing.seats, Arc::clone(&self.changes_kept));
@@ -121,7 +136,7 @@ impl Halls {
             rules: Mutex::new(standing.rules),
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // Another caller may have been faster; there is one hall for all.
+        // There is one hall for all.
         let hall = Arc::clone(known.by_number.entry(number).or_insert(hall));
         known.by_id.insert(hall.venue.id.as_str().to_owned(), number);
         Ok(Some(hall))
@@ -167,6 +182,10 @@ impl Halls {
             state: event.rules.state(),
         };
         Ok(Standing { summary: summary(&event, &pools, self.epoch)?, rules, seats })
+    }
+
+    fn loading(&self) -> MutexGuard<'_, HashMap<i32, Arc<AsyncMutex<()>>>> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Known> {

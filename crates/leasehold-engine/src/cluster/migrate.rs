@@ -1,8 +1,10 @@
 //! Brings the ledger's tables and functions up to date; any number of servers may start at once.
 
+use std::time::Duration;
+
 use tokio_postgres::{Client, Config};
 
-use super::connection::{self, CallError};
+use super::connection::{self, CallError, within};
 
 /// The migrations in order. One that was released never changes.
 const MIGRATIONS: [(&str, &str); 5] = [
@@ -12,6 +14,9 @@ const MIGRATIONS: [(&str, &str); 5] = [
     ("0004_tidy", include_str!("sql/0004_tidy.sql")),
     ("0005_hold", include_str!("sql/0005_hold.sql")),
 ];
+
+/// How long a start waits for another one that migrates, and then for its own migrations.
+const MIGRATE_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Whoever migrates has this lock; the number is the word "leasehld" in ASCII.
 const LOCK: i64 = 0x6c65_6173_6568_6c64;
@@ -32,29 +37,38 @@ impl<E: Into<CallError>> From<E> for MigrateError {
 
 /// Applies what is missing, each migration in a transaction of its own, while no other server does.
 pub(crate) async fn migrate(config: &Config) -> Result<(), MigrateError> {
-    let (client, _driver) = connection::plain(config).await?;
+    let (client, _driver) = connection::patient(config).await?;
+    match within(MIGRATE_TIME_MAX, bring_up_to_date(&client)).await? {
+        Some(found) => Err(MigrateError::TooNew(found)),
+        None => Ok(()),
+    }
+}
+
+/// The number of migrations it has, if they are more than this program knows.
+async fn bring_up_to_date(client: &Client) -> Result<Option<i32>, tokio_postgres::Error> {
     // Given back when the connection ends, however that happens.
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
-    client
-        .batch_execute(
-            "CREATE SCHEMA IF NOT EXISTS leasehold;
-             CREATE TABLE IF NOT EXISTS leasehold.migrations (
-                 number integer PRIMARY KEY,
-                 name text NOT NULL,
-                 applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-             )",
-        )
-        .await?;
+    // Asked first: to create what is there already needs a right that a server has no other use for.
+    let is_there = "SELECT to_regclass('leasehold.migrations') IS NOT NULL";
+    if !client.query_one(is_there, &[]).await?.get::<_, bool>(0) {
+        let create = "CREATE SCHEMA IF NOT EXISTS leasehold;
+                      CREATE TABLE leasehold.migrations (
+                          number integer PRIMARY KEY,
+                          name text NOT NULL,
+                          applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+                      )";
+        client.batch_execute(create).await?;
+    }
     let row = client.query_one("SELECT count(*)::integer FROM leasehold.migrations", &[]).await?;
     let applied: i32 = row.get(0);
     let known = MIGRATIONS.len() as i32;
     if applied > known {
-        return Err(MigrateError::TooNew(applied));
+        return Ok(Some(applied));
     }
     for number in applied..known {
-        apply(&client, number).await?;
+        apply(client, number).await?;
     }
-    Ok(())
+    Ok(None)
 }
 
 async fn apply(client: &Client, number: i32) -> Result<(), tokio_postgres::Error> {

@@ -300,7 +300,7 @@ impl Engine for ClusterEngine {
         let look = |reader: Arc<Reader>| async move {
             history::look_back(&reader.client, venue, epoch, query).await
         };
-        self.shared.read(look).await
+        self.shared.look_back(look).await
     }
 
     async fn booking(&self, booking: BookingId) -> Result<Done, EngineError> {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::rows::{
     AnswerRow, BlockRow, BookingRow, EventRow, HERE, HoldRow, HolderRow, LogRow, PaymentRow, PoolRow,
-    RulesRow, SeatRow, millis, status_number,
+    RulesRow, SeatRow, millis, status_number, time,
 };
 use super::wants::{block_id, booking_id, hold_id};
 use crate::bytes::Damaged;
@@ -22,7 +22,7 @@ use crate::{EventSummary, Meters, Outcome, Venue};
 /// What `load_v1` gives.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Loaded {
-    /// None when no event was found.
+    /// The ledger's clock. None when no event was found.
     pub(crate) now: Option<i64>,
     pub(crate) events: Option<Vec<EventRow>>,
     pools: Option<Vec<PoolRow>>,
@@ -117,6 +117,8 @@ impl Loaded {
         let no = venue.number.0.cast_signed();
         let found = self.events.iter().flatten().find(|row| row.no == no);
         let (Some(row), Some(now)) = (found.cloned(), self.now) else { return Ok(None) };
+        // No entry is earlier than the one before it, even if the clock was set back.
+        let now = time(now.max(row.last_at));
         let mut event = empty_event(&venue, &row)?;
         for pool in self.pools.iter().flatten().filter(|pool| pool.event_no == no) {
             event.load_part_pool(PoolNo(pool.pool_no.cast_unsigned()), pool.counts()?);
@@ -158,7 +160,7 @@ impl Loaded {
             venue,
             row,
             state,
-            now: Timestamp::from_millis(now.unsigned_abs()),
+            now,
             changes: Changes::default(),
             loaded_holds,
             block_ids,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_core::Timestamp;
+use leasehold_core::{Epoch, Timestamp};
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, Config};
 
-use super::connection::{self, CallError, Driver};
+use super::connection::{self, CallError, Connection, Driver};
 use super::halls::Halls;
 use crate::{EngineError, Meters, SecretKey};
 
@@ -23,9 +23,16 @@ pub(crate) struct Shared {
     /// Whether the last look at the ledger succeeded.
     up: AtomicBool,
     closed: AtomicBool,
+    /// The ledger was found in another epoch: what this server knows is of one that is no more.
+    outdated: AtomicBool,
     /// The connection that reads go through, many at a time.
-    reader: Mutex<Option<Arc<Reader>>>,
+    reader: Lane,
+    /// The same for long looks into the log, behind which no other read shall wait.
+    looker: Lane,
 }
+
+/// A connection that many share, if there is one.
+type Lane = Mutex<Option<Arc<Reader>>>;
 
 /// A connection for reads.
 #[derive(Debug)]
@@ -44,13 +51,36 @@ impl Shared {
             clock_ahead: AtomicI64::new(0),
             up: AtomicBool::new(true),
             closed: AtomicBool::new(false),
-            reader: Mutex::default(),
+            outdated: AtomicBool::new(false),
+            reader: Lane::default(),
+            looker: Lane::default(),
         }
     }
 
+    /// A new connection to write on.
+    pub(crate) async fn connect(&self) -> Result<Connection, CallError> {
+        let connection = Connection::open(&self.config).await?;
+        self.admit(connection.epoch)?;
+        Ok(connection)
+    }
+
+    /// Refuses a ledger in another epoch than at the start, and this server with it: its fences would be too low.
+    pub(crate) fn admit(&self, epoch: Epoch) -> Result<(), CallError> {
+        if epoch == self.halls.epoch() {
+            return Ok(());
+        }
+        if !self.outdated.swap(true, Ordering::SeqCst) {
+            tracing::error!(
+                epoch = epoch.0,
+                "the ledger is in another epoch: this server must be started again"
+            );
+        }
+        Err(CallError::OtherEpoch)
+    }
+
     /// A connection to read from: the one there is, or a new one.
-    async fn reader(&self) -> Result<Arc<Reader>, CallError> {
-        let mut known = self.reader.lock().await;
+    async fn reader(&self, lane: &Lane) -> Result<Arc<Reader>, CallError> {
+        let mut known = lane.lock().await;
         match &*known {
             Some(reader) if !reader.client.is_closed() => Ok(Arc::clone(reader)),
             _ => {
@@ -70,16 +100,38 @@ impl Shared {
     where
         Looking: Future<Output = Result<T, CallError>>,
     {
+        self.read_on(&self.reader, look).await
+    }
+
+    /// The same for what may take long.
+    pub(crate) async fn look_back<T, Looking>(
+        &self,
+        look: impl Fn(Arc<Reader>) -> Looking,
+    ) -> Result<T, EngineError>
+    where
+        Looking: Future<Output = Result<T, CallError>>,
+    {
+        self.read_on(&self.looker, look).await
+    }
+
+    async fn read_on<T, Looking>(
+        &self,
+        lane: &Lane,
+        look: impl Fn(Arc<Reader>) -> Looking,
+    ) -> Result<T, EngineError>
+    where
+        Looking: Future<Output = Result<T, CallError>>,
+    {
         if self.is_closed() {
             return Err(EngineError::Closed);
         }
         let mut tries = 0;
         loop {
-            let error = match self.reader().await {
+            let error = match self.reader(lane).await {
                 Ok(reader) => match look(Arc::clone(&reader)).await {
                     Ok(seen) => return Ok(seen),
                     Err(error) => {
-                        self.drop_reader(&reader).await;
+                        drop_reader(lane, &reader).await;
                         error
                     }
                 },
@@ -90,14 +142,6 @@ impl Shared {
                 tracing::warn!(%error, "the ledger cannot be read");
                 return Err(EngineError::Unavailable);
             }
-        }
-    }
-
-    /// Lets go of a connection that did not answer.
-    async fn drop_reader(&self, failed: &Arc<Reader>) {
-        let mut known = self.reader.lock().await;
-        if known.as_ref().is_some_and(|reader| Arc::ptr_eq(reader, failed)) {
-            *known = None;
         }
     }
 
@@ -121,7 +165,7 @@ impl Shared {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        self.up.load(Ordering::SeqCst) && !self.is_closed()
+        self.up.load(Ordering::SeqCst) && !self.outdated.load(Ordering::SeqCst) && !self.is_closed()
     }
 
     pub(crate) fn close(&self) {
@@ -130,6 +174,14 @@ impl Shared {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+}
+
+/// Lets go of a connection that did not answer.
+async fn drop_reader(lane: &Lane, failed: &Arc<Reader>) {
+    let mut known = lane.lock().await;
+    if known.as_ref().is_some_and(|reader| Arc::ptr_eq(reader, failed)) {
+        *known = None;
     }
 }
 

@@ -63,13 +63,18 @@ impl Sweeper {
 
     async fn sweep(&mut self, tidies: bool) -> Result<(), CallError> {
         if self.connection.is_none() {
-            self.connection = Some(Connection::open(&self.shared.config).await?);
+            self.connection = Some(self.shared.connect().await?);
         }
         let Some(connection) = &self.connection else { return Ok(()) };
         let sql = include_str!("sql/due.sql");
         let due = within(CALL_TIME_MAX, connection.client.query(sql, &[&EVENTS_PER_SWEEP])).await?;
         for row in due {
-            desk::end_due(connection, &self.shared, row.get(0)).await?;
+            let event: i32 = row.get(0);
+            if let Err(error) = desk::end_due(connection, &self.shared, event).await {
+                // The others shall not wait for one that cannot be swept.
+                tracing::warn!(%error, event, "holds that are over could not be ended");
+                within(CALL_TIME_MAX, connection.client.batch_execute("ROLLBACK")).await?;
+            }
         }
         if tidies {
             self.tidy(connection).await?;

@@ -33,6 +33,11 @@ impl Wants {
         Self { events: vec![event], ..Self::default() }
     }
 
+    /// Whether it is about everything that an event has.
+    pub(crate) fn is_large(&self) -> bool {
+        !self.all_holds.is_empty()
+    }
+
     pub(crate) fn add_key(&mut self, key: &IdempotencyKey) {
         self.scopes.push(Uuid::from_u128(key.scope));
     }

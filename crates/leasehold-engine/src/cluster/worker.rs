@@ -99,7 +99,9 @@ impl Worker {
             let again = |jobs| Batch { jobs, by, tries: tries + 1 };
             match failure {
                 // Whoever keeps an event locked for so long keeps only its own callers waiting.
-                Failure::Again if begun.elapsed() > AGAIN_TIME_MAX => give_up(jobs, || EngineError::Overloaded),
+                Failure::Again if begun.elapsed() > AGAIN_TIME_MAX => {
+                    give_up(jobs, || EngineError::Overloaded)
+                }
                 Failure::Again if tries < TRIES_MAX => batches.push(again(jobs)),
                 // One of them is the cause: alone, and by the rules themselves, it fails alone.
                 Failure::Again | Failure::Wrong if jobs.len() > 1 || by == By::Ledger => {
@@ -169,7 +171,7 @@ impl Worker {
 
     async fn connect(&mut self) -> Result<&Connection, Failure> {
         if self.connection.as_ref().is_none_or(|connection| connection.client.is_closed()) {
-            match Connection::open(&self.shared.config).await {
+            match self.shared.connect().await {
                 Ok(connection) => self.connection = Some(connection),
                 Err(error) => {
                     tracing::warn!(%error, "no connection to the ledger");

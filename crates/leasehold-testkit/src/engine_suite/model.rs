@@ -2,6 +2,8 @@
 //!
 //! A failure prints its seed; `LEASEHOLD_SEED=n` runs that seed alone.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use leasehold_core::random::{Random, RandomCommands};
 use leasehold_core::{
@@ -85,9 +87,9 @@ async fn drive(store: &impl ModelStore, seed: u64, command_count: usize) -> usiz
         model = compare(store, model, command, (before, after), answered, &asked);
         if random.once_in(25) {
             restarts += 1;
-            settle(&*engine, store, &mut model.state, &asked).await;
-            engine.close().await;
-            drop(engine);
+            while !settled_until_closed(engine, store, &mut model.state, &asked).await {
+                engine = store.open().await;
+            }
             store.judge(&model.state, &asked).await;
             engine = store.open().await;
         }
@@ -227,6 +229,21 @@ impl Model {
             Reply::RefundDue(_, reference) => Outcome::RefundDue(reference),
         }
     }
+}
+
+/// Closes the engine when it has settled; false when a hold ran out before it was closed, by a clock that goes on: the
+/// engine may have ended it or not.
+async fn settled_until_closed(
+    engine: Arc<dyn Engine>,
+    store: &impl ModelStore,
+    model: &mut State,
+    context: &str,
+) -> bool {
+    settle(&*engine, store, model, context).await;
+    engine.close().await;
+    let settled = model.seq();
+    model.expire_due(store.time().await, usize::MAX, &mut Changes::default());
+    model.seq() == settled
 }
 
 /// Waits until the engine has ended what is over, and both show the same events.

@@ -54,6 +54,47 @@ pub async fn blocked_seats_are_not_sold_and_come_back(store: &dyn EngineStore) {
     engine.close().await;
 }
 
+/// What counts against a limit is what the holder has, whatever was done to the rules meanwhile.
+pub async fn a_change_of_rules_forgets_nothing_of_what_each_holder_has(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let policy = Policy { units_per_holder_max: 2, ..Policy::default() };
+    let venue = create_event_with(&*engine, "gala", 1, 6, policy).await;
+    let ask = |seat| {
+        let mut request = hold_seat(&venue, seat, LONG_MS);
+        if let Command::CreateHold(create) = &mut request.command {
+            create.holder = Some(reference("ada"));
+        }
+        engine.execute(request)
+    };
+    let change = |policy: PolicyPatch| {
+        let patch = EventPatch { policy: Some(policy), ..EventPatch::default() };
+        engine.execute(Request::new(Command::UpdateEvent(UpdateEvent { event: venue.number, patch })))
+    };
+    let is_limited = |asked: &Result<Done, EngineError>| {
+        matches!(asked, Err(EngineError::Refused(Refusal::HolderLimit { .. })))
+    };
+    let (first, sold) = (held(ask(0).await), held(ask(1).await));
+    engine.execute(confirm(&*engine, sold.id, None)).await.unwrap();
+
+    // A rule that has nothing to do with it.
+    change(PolicyPatch { extends_max: Some(1), ..PolicyPatch::default() }).await.unwrap();
+    let refused = ask(2).await;
+    assert!(is_limited(&refused), "{refused:?}");
+    engine.execute(release(&*engine, first.id)).await.unwrap();
+    held(ask(2).await);
+    let refused = ask(3).await;
+    assert!(is_limited(&refused), "{refused:?}");
+
+    // No limit, and then one again: what was taken in between counts too.
+    change(PolicyPatch { units_per_holder_max: Some(0), ..PolicyPatch::default() }).await.unwrap();
+    held(ask(3).await);
+    change(PolicyPatch { units_per_holder_max: Some(4), ..PolicyPatch::default() }).await.unwrap();
+    held(ask(4).await);
+    let refused = ask(5).await;
+    assert!(is_limited(&refused), "{refused:?}");
+    engine.close().await;
+}
+
 /// Capacity grows at will and shrinks to what is in use.
 pub async fn a_capacity_does_not_fall_below_what_is_in_use(store: &dyn EngineStore) {
     let engine = store.open().await;

@@ -38,15 +38,16 @@ BEGIN
     -- One order for everybody: no two servers wait for each other.
     PERFORM 1 FROM leasehold.events WHERE no = ANY (locked) ORDER BY no FOR UPDATE;
     -- From here on nobody else changes these events, and every statement sees all that was committed before.
-    SELECT greatest(leasehold.now_ms(), max(last_at)) INTO now_at
-        FROM leasehold.events WHERE no = ANY (locked);
+    now_at := CASE WHEN EXISTS (SELECT 1 FROM leasehold.events WHERE no = ANY (locked)) THEN leasehold.now_ms() END;
     SELECT coalesce(array_agg(DISTINCT id), '{}') INTO known FROM (
         SELECT id FROM leasehold.holds WHERE id = ANY (in_holds)
         UNION ALL
-        SELECT due.id FROM unnest(locked) AS event (no), LATERAL (
+        -- An event's time does not go back, even if the clock was set back.
+        SELECT due.id FROM leasehold.events AS event, LATERAL (
             SELECT id FROM leasehold.holds
-            WHERE event_no = event.no AND live_until <= now_at ORDER BY live_until, id LIMIT due_max
-        ) AS due
+            WHERE event_no = event.no AND live_until <= greatest(now_at, event.last_at)
+            ORDER BY live_until, id LIMIT due_max
+        ) AS due WHERE event.no = ANY (locked)
         UNION ALL
         SELECT id FROM leasehold.holds WHERE event_no = ANY (all_holds) AND state <= 1
         UNION ALL

@@ -25,15 +25,20 @@ SET enable_hashjoin = on
 AS $$
 #variable_conflict use_column
 DECLARE
-    now_at bigint;
+    clock bigint;
+    -- The time of each hold's event, which does not go back even if the clock was set back.
+    times bigint[];
 BEGIN
     PERFORM 1 FROM leasehold.events WHERE no = ANY (event_nos) ORDER BY no FOR UPDATE;
-    SELECT greatest(leasehold.now_ms(), max(last_at)) INTO now_at
-        FROM leasehold.events WHERE no = ANY (event_nos);
+    clock := leasehold.now_ms();
+    SELECT array_agg(greatest(clock, event.last_at) ORDER BY ask.place) INTO times
+        FROM unnest(event_nos) WITH ORDINALITY AS ask (event_no, place)
+        LEFT JOIN leasehold.events AS event ON event.no = ask.event_no;
     RETURN QUERY
     WITH asked AS MATERIALIZED (
         SELECT ask.place::integer AS place, ask.id, ask.event_no, ask.holder, ask.ttl, ask.scope,
-            ask.fingerprint, ask.answer, event.version, event.hold_total_max, event.payment_max,
+            ask.fingerprint, ask.answer, times[ask.place] AS now_at,
+            event.version, event.hold_total_max, event.payment_max,
             coalesce(event.rules_version = ask.rules_version, false)
                 AND known_hold.id IS NULL AND known_answer.scope IS NULL
                 -- Of two with one key the second is a repetition, and is answered as one.
@@ -50,8 +55,8 @@ BEGIN
         -- Every seat that is asked for: how it stands, and who of this batch was first to ask.
         SELECT item.place, item.item, item.event_no, item.seat_no,
             greatest(coalesce(seat.fence, 0), fence_floor) + 1 AS fence,
-            coalesce(seat.status, 0) <> 0 AND NOT coalesce(owner.live_until <= now_at, false) AS is_taken,
-            coalesce(owner.live_until <= now_at, false) AS is_over,
+            coalesce(seat.status, 0) <> 0 AND NOT coalesce(owner.live_until <= times[item.place], false) AS is_taken,
+            coalesce(owner.live_until <= times[item.place], false) AS is_over,
             first_value(item.place) OVER (PARTITION BY item.event_no, item.seat_no ORDER BY item.place) AS first_place
         FROM wanted_seats AS item
         LEFT JOIN leasehold.seats AS seat ON seat.event_no = item.event_no AND seat.seat_no = item.seat_no
@@ -141,16 +146,16 @@ BEGIN
     ), new_versions AS (
         -- Last of all, and under the lock that was taken first of all.
         UPDATE leasehold.events AS known SET
-            version = known.version + more.holds, last_at = now_at,
+            version = known.version + more.holds, last_at = more.now_at,
             seats_free = known.seats_free - more.seats, seats_held = known.seats_held + more.seats
         FROM (
-            SELECT event_no, count(*) AS holds, coalesce(sum(cardinality(fences)), 0) AS seats
-            FROM made GROUP BY event_no
+            SELECT event_no, now_at, count(*) AS holds, coalesce(sum(cardinality(fences)), 0) AS seats
+            FROM made GROUP BY event_no, now_at
         ) AS more
         WHERE known.no = more.event_no
     )
     SELECT asked.place,
         (CASE WHEN made.place IS NOT NULL THEN 0 WHEN refused.place IS NOT NULL THEN 1 ELSE 2 END)::smallint,
-        now_at, made.number, made.fences, refused.taken
+        asked.now_at, made.number, made.fences, refused.taken
     FROM asked LEFT JOIN made USING (place) LEFT JOIN refused USING (place);
 END $$;

@@ -1,0 +1,334 @@
+//! What one server does with the ledger: in which call, by which time, at what cost, and what it survives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::*;
+use leasehold_engine::*;
+use leasehold_testkit::engine_suite::*;
+use leasehold_testkit::servers::Postgres;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, NoTls};
+
+/// A ledger, and a server on it that writes on one connection.
+struct Bench {
+    server: Postgres,
+    key: SecretKey,
+    engine: Arc<ClusterEngine>,
+    looks: Client,
+}
+
+/// An event that nobody can change until this is let go.
+struct Locked(Client);
+
+impl Bench {
+    async fn start() -> Self {
+        let (server, key) = (Postgres::start(), SecretKey::random());
+        let options = ClusterOptions::new(server.url(), key.clone()).writers(1);
+        let engine = Arc::new(ClusterEngine::open(options).await.expect("the ledger opens"));
+        let looks = connect(&server.url()).await;
+        Self { server, key, engine, looks }
+    }
+
+    async fn number(&self, sql: &str) -> i64 {
+        self.looks.query_one(sql, &[]).await.expect("a number").get(0)
+    }
+
+    async fn run(&self, sql: &str) {
+        self.looks.batch_execute(sql).await.expect("a statement");
+    }
+
+    fn ask(&self, request: Request) -> JoinHandle<Result<Done, EngineError>> {
+        let engine = Arc::clone(&self.engine);
+        tokio::spawn(async move { engine.execute(request).await })
+    }
+
+    async fn lock(&self, venue: &Venue) -> Locked {
+        let client = connect(&self.server.url()).await;
+        let lock = format!("BEGIN; SELECT 1 FROM leasehold.events WHERE no = {} FOR UPDATE", venue.number.0);
+        client.batch_execute(&lock).await.expect("the lock");
+        Locked(client)
+    }
+
+    /// The answers to requests that are carried out as one batch: they queue while the only worker waits.
+    async fn together(&self, venue: &Venue, requests: Vec<Request>) -> Vec<Result<Done, EngineError>> {
+        let locked = self.lock(venue).await;
+        let first = self.ask(hold_units(venue, 1, LONG_MS));
+        let waits = "SELECT count(*) FROM pg_stat_activity
+                     WHERE application_name = 'leasehold' AND wait_event_type = 'Lock'";
+        self.until("the worker waits", async || self.number(waits).await == 1).await;
+        let asked: Vec<_> = requests.into_iter().map(|request| self.ask(request)).collect();
+        let count = asked.len();
+        let queued = || self.engine.meters().queue_depth.get();
+        self.until("all have queued", async || queued() == count as i64).await;
+        locked.0.batch_execute("COMMIT").await.expect("the lock is let go");
+        first.await.unwrap().expect("the first hold");
+        let mut answers = Vec::new();
+        for task in asked {
+            answers.push(task.await.unwrap());
+        }
+        answers
+    }
+
+    async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !is_so().await {
+            assert!(tokio::time::Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn finish(self) {
+        let report = check_ledger(&self.server.url()).await.expect("the ledger can be checked");
+        assert_eq!(report.problems, Vec::<String>::new());
+        self.engine.close().await;
+    }
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
+    tokio::spawn(connection);
+    client
+}
+
+fn is_unavailable(answer: &Result<Done, EngineError>) -> bool {
+    matches!(answer, Err(EngineError::Unavailable))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_holds_are_decided_by_the_ledger_itself_and_losers_in_the_same_call() {
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 1, 50).await;
+    // Ten callers for each of nine seats, and as many units as seats: a loser's unit is there for the next.
+    let ask = |caller: u32| {
+        let items = vec![ItemRequest::Pool(PoolNo(0), 1), ItemRequest::Seat(SeatNo(caller % 9))];
+        hold_items(&venue, items, LONG_MS).with_key(key(u128::from(caller) + 1, 1))
+    };
+    let mut granted = 0;
+    for answer in bench.together(&venue, (0..90).map(ask).collect()).await {
+        match answer {
+            Ok(_) => granted += 1,
+            Err(EngineError::Refused(Refusal::SeatsTaken(seats))) => assert_eq!(seats.len(), 1),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(granted, 9);
+    // Only the ledger's own call leaves the number beside the answer.
+    assert_eq!(bench.number("SELECT count(*) FROM leasehold.answers WHERE number IS NOT NULL").await, 9);
+    bench.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_comes_twice_in_one_batch_has_one_effect_and_costs_its_neighbours_nothing() {
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 1, 10).await;
+    let twice = key(1, 1);
+    let requests = vec![
+        hold_seat(&venue, 0, LONG_MS).with_key(twice),
+        hold_seat(&venue, 0, LONG_MS).with_key(twice),
+        hold_seat(&venue, 1, LONG_MS).with_key(key(2, 1)),
+    ];
+    let answers = bench.together(&venue, requests).await;
+    let granted = answers[0].as_ref().expect("the first");
+    assert!(!granted.replayed);
+    match &answers[1] {
+        Ok(done) => assert!(done.replayed && done.outcome == granted.outcome, "{done:?}"),
+        Err(error) => assert!(matches!(error, EngineError::InFlight), "{error:?}"),
+    }
+    assert!(answers[2].as_ref().is_ok_and(|done| !done.replayed));
+    let by_ledger = "SELECT count(*) FROM leasehold.answers WHERE number IS NOT NULL";
+    assert_eq!(bench.number(by_ledger).await, 2, "the batch was not taken apart");
+    bench.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_whose_time_is_ahead_takes_no_other_event_along() {
+    let bench = Bench::start().await;
+    let ahead = create_event(&*bench.engine, 1, 10).await;
+    let right = create_event_with(&*bench.engine, "right", 1, 10, Policy::default()).await;
+    // As after a clock that was an hour fast and was set right.
+    bench.run("UPDATE leasehold.events SET last_at = last_at + 3600000 WHERE id = 'gala'").await;
+    let before = bench.engine.now();
+    let hour = Millis(3_500_000);
+    let is_ahead = |answer: &Result<Done, EngineError>| answer.as_ref().unwrap().at > before.after(hour);
+    let both = vec![hold_seat(&ahead, 0, LONG_MS), hold_seat(&right, 0, LONG_MS)];
+    let answers = bench.together(&right, both).await;
+    assert_eq!(answers.iter().map(is_ahead).collect::<Vec<_>>(), [true, false], "{answers:?}");
+    let releases = answers.into_iter().map(|answer| release(&*bench.engine, held(answer).id)).collect();
+    let answers = bench.together(&right, releases).await;
+    assert_eq!(answers.iter().map(is_ahead).collect::<Vec<_>>(), [true, false], "{answers:?}");
+    bench.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_of_an_event_that_stays_locked_are_told_to_come_back_and_others_are_served() {
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 1, 10).await;
+    let other = create_event_with(&*bench.engine, "other", 1, 10, Policy::default()).await;
+    let locked = bench.lock(&venue).await;
+    let refused = bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap();
+    assert!(matches!(refused, Err(EngineError::Overloaded)), "{refused:?}");
+    held(bench.ask(hold_seat(&other, 0, LONG_MS)).await.unwrap());
+    locked.0.batch_execute("COMMIT").await.unwrap();
+    held(bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap());
+    bench.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_the_rules_stumble_over_fails_alone_and_the_server_goes_on() {
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 1, 10).await;
+    let damaged = held(bench.ask(hold_units(&venue, 3, LONG_MS)).await.unwrap());
+    let sound = held(bench.ask(hold_seat(&venue, 1, LONG_MS)).await.unwrap());
+    // More units than are held of the pool cannot be given back.
+    bench.run("UPDATE leasehold.pools SET held = 1").await;
+    let requests = vec![release(&*bench.engine, damaged.id), release(&*bench.engine, sound.id)];
+    let answers = bench.together(&venue, requests).await;
+    assert!(is_unavailable(&answers[0]), "{:?}", answers[0]);
+    assert!(answers[1].is_ok(), "{:?}", answers[1]);
+    held(bench.ask(hold_seat(&venue, 2, LONG_MS)).await.unwrap());
+    assert!(bench.engine.is_ready());
+    bench.engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_an_earlier_epoch_writes_nothing_more_and_says_that_it_is_not_ready() {
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 1, 10).await;
+    let before = held(bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap());
+    // What whoever restores a backup does; the connections of before are gone with the restored server.
+    bench.run("UPDATE leasehold.ledger SET epoch = epoch + 1").await;
+    bench
+        .run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leasehold'")
+        .await;
+    let refused = bench.ask(hold_seat(&venue, 1, LONG_MS)).await.unwrap();
+    assert!(is_unavailable(&refused) || matches!(refused, Err(EngineError::Unknown)), "{refused:?}");
+    let refused = bench.ask(hold_seat(&venue, 1, LONG_MS)).await.unwrap();
+    assert!(is_unavailable(&refused), "{refused:?}");
+    assert!(!bench.engine.is_ready());
+    bench.engine.close().await;
+
+    let options = ClusterOptions::new(bench.server.url(), bench.key.clone());
+    let engine = ClusterEngine::open(options).await.unwrap();
+    let after = held(engine.execute(hold_seat(&venue, 1, LONG_MS)).await);
+    let fence = |hold: &Hold| match hold.items[..] {
+        [Item::Seat { fence, .. }] => fence,
+        _ => panic!("{hold:?}"),
+    };
+    assert!(fence(&after) > fence(&before), "{after:?}");
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_needs_no_right_to_create_anything_once_the_ledger_is_there() {
+    let bench = Bench::start().await;
+    bench
+        .run(
+            "CREATE ROLE clerk LOGIN;
+             GRANT USAGE ON SCHEMA leasehold TO clerk;
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold TO clerk",
+        )
+        .await;
+    let url = format!("postgres://clerk@{}/postgres", bench.server.address());
+    let engine = ClusterEngine::open(ClusterOptions::new(url, bench.key.clone())).await.unwrap();
+    let venue = create_event(&engine, 1, 10).await;
+    let hold = held(engine.execute(hold_seat(&venue, 0, LONG_MS)).await);
+    engine.execute(confirm(&engine, hold.id, None)).await.unwrap();
+    engine.close().await;
+    bench.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_old_is_trimmed_in_pieces_and_the_log_keeps_its_end() {
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 1, 10).await;
+    for seat in 0..10 {
+        let request = hold_seat(&venue, seat, LONG_MS).with_key(key(u128::from(seat) + 1, 1));
+        let hold = held(bench.ask(request).await.unwrap());
+        bench.ask(release(&*bench.engine, hold.id)).await.unwrap().unwrap();
+    }
+    // 21 entries and 10 answers; 5 and 3 stay.
+    let mut gone = Vec::new();
+    while gone.last() != Some(&0) {
+        gone.push(bench.number("SELECT leasehold.trim_v1(5, 86400000, 3, 6)::bigint").await);
+    }
+    assert_eq!(gone.iter().sum::<i64>(), 16 + 7, "{gone:?}");
+    assert!(gone.len() > 3, "in pieces: {gone:?}");
+    assert_eq!(bench.number("SELECT min(version) FROM leasehold.log").await, 17);
+    assert_eq!(bench.number("SELECT count(*) FROM leasehold.answers").await, 3);
+    let forgotten = "SELECT leasehold.forget_v1(0::smallint, 86400000, 4, 100)::bigint";
+    assert_eq!(bench.number(forgotten).await, 6);
+    assert_eq!(bench.number("SELECT count(*) FROM leasehold.holds").await, 4);
+    bench.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_and_sweeps_look_at_what_they_are_about_and_not_through_whole_tables() {
+    const ROWS: i64 = 5_000;
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 1, 40).await;
+    // Sales of long ago, and holds that have an hour to live.
+    bench
+        .run(&format!(
+            "INSERT INTO leasehold.bookings (id, event_no, number, hold, cancelled, items, revived, booked_at)
+             SELECT gen_random_uuid(), 0, 1, gen_random_uuid(), true, '{{}}', false, 1
+                 FROM generate_series(1, {ROWS});
+             INSERT INTO leasehold.holds (id, event_no, number, state, version, extends, items, created_at,
+                 expires_at, hard_deadline, life_end, live_until)
+             SELECT gen_random_uuid(), 0, 1, 0, 1, 0, '{{}}', 1, later, later, later, later
+                 FROM generate_series(1, {ROWS}), (SELECT leasehold.now_ms() + 3600000 AS later) AS hour;
+             ANALYZE leasehold.bookings; ANALYZE leasehold.holds"
+        ))
+        .await;
+    let reads = "SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)::bigint
+                 FROM pg_stat_user_tables WHERE schemaname = 'leasehold' AND relname IN ('bookings', 'holds')";
+    for seat in 0..20 {
+        let hold = held(bench.ask(hold_seat(&venue, seat, LONG_MS)).await.unwrap());
+        bench.ask(confirm(&*bench.engine, hold.id, Some(&format!("pay-{seat}")))).await.unwrap().unwrap();
+    }
+    // A sweep or two.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    bench.engine.close().await;
+    // Whoever has read says so when it goes.
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
+    bench.until("all connections are closed", async || bench.number(sessions).await == 0).await;
+    let read = bench.number(reads).await;
+    assert!(read < ROWS, "{read} rows were read for 40 commands");
+    assert!(read > 0, "nothing was counted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_with_tens_of_thousands_of_holds_is_closed() {
+    const HOLDS: i64 = 60_000;
+    let bench = Bench::start().await;
+    let create = Command::CreateEvent(CreateEvent {
+        id: Name::parse("gala").unwrap(),
+        name: Text::parse("Gala").unwrap(),
+        layout: Arc::default(),
+        pools: vec![(Name::parse("floor").unwrap(), HOLDS as u32 + 1)],
+        policy: Policy::default(),
+    });
+    let venue = bench.ask(Request::new(create)).await.unwrap().unwrap().venue;
+    held(bench.ask(hold_units(&venue, 1, LONG_MS * 10)).await.unwrap());
+    // As many as it, which a test has no time to ask for one by one.
+    bench
+        .run(&format!(
+            "INSERT INTO leasehold.holds (id, event_no, number, state, version, extends, items, created_at,
+                 expires_at, hard_deadline, life_end, live_until)
+             SELECT gen_random_uuid(), event_no, number + more, state, version, extends, items, created_at,
+                 expires_at, hard_deadline, life_end, live_until
+                 FROM leasehold.holds, generate_series(1, {HOLDS}) AS more;
+             INSERT INTO leasehold.log (event_no, version, at, kind, subject)
+             SELECT 0, number, created_at, 4, id FROM leasehold.holds WHERE number > 2;
+             UPDATE leasehold.pools SET held = held + {HOLDS};
+             UPDATE leasehold.events SET version = version + {HOLDS};
+             ANALYZE"
+        ))
+        .await;
+    let patch = EventPatch { open: Some(false), ..EventPatch::default() };
+    let close = Request::new(Command::UpdateEvent(UpdateEvent { event: venue.number, patch }));
+    let closed = bench.ask(close).await.unwrap().unwrap().outcome;
+    let Outcome::Event(summary) = closed else { panic!("{closed:?}") };
+    assert_eq!((summary.state, summary.pools[0].held), (EventState::Closed, 0));
+    bench.finish().await;
+}
