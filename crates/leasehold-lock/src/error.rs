@@ -89,7 +89,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// The same once more, for another of those who asked together.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn to_another(&self) -> Self {
         match self {
             Self::Unknown(source) => Self::Unknown(source.to_string().into()),

@@ -35,8 +35,8 @@ pub enum OpenError {
 }
 
 const KNOWN: &str = "memory:, sqlite:FILE, redis://HOST, redis-cluster://HOST,HOST, \
-                     redis-sentinel://HOST,HOST/MASTER, redlock://HOST,HOST,HOST, and for TLS rediss://, \
-                     rediss-cluster://, rediss-sentinel://, redlocks://";
+                     redis-sentinel://HOST,HOST/MASTER, redlock://HOST,HOST,HOST, \
+                     postgres://HOST/DATABASE, and for TLS rediss://, rediss-cluster://, rediss-sentinel://, redlocks://";
 
 /// Opens the store that a URL names. Servers are connected when they are first asked.
 pub fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Backend>, OpenError> {
@@ -47,6 +47,7 @@ pub fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Backend>, OpenE
         "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "redis-cluster" | "rediss-cluster"
         | "redis-sentinel" | "rediss-sentinel" => redis(url, options),
         "redlock" | "redlocks" => redlock(url, options),
+        "postgres" | "postgresql" => postgres(url),
         _ => Err(OpenError::Unknown),
     }
 }
@@ -111,4 +112,19 @@ fn redlock(url: &str, options: &StoreOptions) -> Result<Arc<dyn Backend>, OpenEr
 #[cfg(not(feature = "redis"))]
 fn redlock(_url: &str, _options: &StoreOptions) -> Result<Arc<dyn Backend>, OpenError> {
     Err(OpenError::NotBuiltIn("redis"))
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(url: &str) -> Result<Arc<dyn Backend>, OpenError> {
+    use crate::postgres::BadPostgresUrl;
+    let store = crate::postgres::Postgres::open(url).map_err(|error| match error {
+        BadPostgresUrl::TlsNotBuiltIn => OpenError::NotBuiltIn("tls"),
+        error => OpenError::Bad { kind: "postgres", source: error.into() },
+    })?;
+    Ok(Arc::new(store))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres(_url: &str) -> Result<Arc<dyn Backend>, OpenError> {
+    Err(OpenError::NotBuiltIn("postgres"))
 }

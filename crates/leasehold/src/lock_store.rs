@@ -24,8 +24,9 @@ pub(crate) const UNREACHABLE: u8 = 99;
 /// Which store.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StoreArgs {
-    /// The store: sqlite:FILE, redis://HOST, redis-cluster://A,B, redis-sentinel://A,B/MASTER, redlock://A,B,C;
-    /// by TLS rediss://HOST, rediss-cluster://A,B, rediss-sentinel://A,B/MASTER, redlocks://A,B,C
+    /// The store: sqlite:FILE, redis://HOST, redis-cluster://A,B, redis-sentinel://A,B/MASTER, redlock://A,B,C,
+    /// postgres://HOST/DATABASE; by TLS rediss://HOST, rediss-cluster://A,B, rediss-sentinel://A,B/MASTER,
+    /// redlocks://A,B,C, postgres://HOST/DATABASE?sslmode=require
     /// [default: sqlite:$HOME/.local/state/leasehold/locks.db]
     #[arg(long, env = "LEASEHOLD_STORE", hide_env_values = true, value_name = "URL")]
     pub(crate) store: Option<String>,

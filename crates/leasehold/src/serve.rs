@@ -29,7 +29,7 @@ const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
   leasehold serve
   leasehold serve --listen 127.0.0.1:8080 --data /var/lib/leasehold/shop.db
   leasehold serve --locks redis://127.0.0.1:6379
-  leasehold serve --ledger postgres://shop@db/shop --locks redis://cache --secret-key-file /etc/leasehold.key
+  leasehold serve --ledger postgres://shop@db/shop --secret-key-file /etc/leasehold.key
   LEASEHOLD_EVENT_RATE=500:2000 leasehold serve --config leasehold.toml
 
 Every flag has a LEASEHOLD_* variable and a key in the configuration file, in this order of precedence.")]

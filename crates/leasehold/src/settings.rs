@@ -34,8 +34,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "LEASEHOLD_SECRET_KEY_FILE", value_name = "FILE")]
     pub(crate) secret_key_file: Option<PathBuf>,
 
-    /// The store of the locks: redis://HOST, rediss://HOST by TLS, redis-cluster://HOST,HOST, sqlite:FILE, ... [default: a file
-    /// beside the data file, with .locks at its end]
+    /// The store of the locks: redis://HOST, rediss://HOST by TLS, redis-cluster://HOST,HOST, postgres://HOST/DATABASE,
+    /// sqlite:FILE, ... [default: a file beside the data file, with .locks at its end, or the ledger's database]
     #[arg(long, env = "LEASEHOLD_LOCKS", value_name = "URL", hide_env_values = true)]
     pub(crate) locks: Option<String>,
 
@@ -157,12 +157,6 @@ impl Settings {
         if self.data.is_some() {
             bail!("--data is a file and --ledger a database: choose one");
         }
-        if self.locks.is_none() {
-            bail!(
-                "servers that share a ledger share their locks: say where those are with --locks redis://HOST, \
-                 or --locks memory: if there is only this server"
-            );
-        }
         let key = match (&self.secret_key_file, std::env::var(SECRET_KEY)) {
             (Some(path), _) => {
                 let text = std::fs::read_to_string(path);
@@ -184,7 +178,11 @@ impl Settings {
             None if options.prefix.is_some() || options.epochs.is_some() => {
                 bail!("--lock-prefix and --lock-epochs are for locks on Redis: say where it is with --locks")
             }
-            None => Ok(LockStore::BesideData),
+            // Servers that share a ledger share their locks.
+            None => Ok(match &self.ledger {
+                Some(url) => LockStore::Url { url: url.clone(), options },
+                None => LockStore::BesideData,
+            }),
         }
     }
 
@@ -293,20 +291,21 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_wants_a_key_and_locks_and_no_file() {
+    fn a_ledger_wants_a_key_and_no_file_and_has_the_locks_too() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         std::fs::write(&path, format!("{}\n", "0f".repeat(32))).unwrap();
         let settings = Settings {
             ledger: Some("postgres://localhost/shop".to_owned()),
-            locks: Some("redis://localhost".to_owned()),
             secret_key_file: Some(path.clone()),
             ..Settings::default()
         };
         let Store::Ledger { key, .. } = settings.store().unwrap() else { panic!("a ledger") };
         assert_eq!(*key.as_bytes(), [15; 32]);
         assert!(Settings { data: Some("x.db".into()), ..settings.clone() }.store().is_err());
-        assert!(Settings { locks: None, ..settings.clone() }.store().is_err());
+        assert!(
+            matches!(settings.lock_store().unwrap(), LockStore::Url { url, .. } if Some(&url) == settings.ledger.as_ref())
+        );
         std::fs::write(&path, "0f").unwrap();
         let refusal = settings.store().unwrap_err().to_string();
         assert!(refusal.contains("64 hexadecimal digits"), "{refusal}");

@@ -12,7 +12,7 @@ const BUYERS: usize = 48;
 /// A server on this ledger. Its key is for tests only.
 fn launch(url: &str) -> Launch {
     Launch::without_file(Path::new(env!("CARGO_BIN_EXE_leasehold")))
-        .args(&["--ledger", url, "--locks", "memory:"])
+        .args(&["--ledger", url])
         .variable("LEASEHOLD_SECRET_KEY", &"5eed".repeat(16))
 }
 
@@ -108,11 +108,9 @@ fn a_ledger_that_cannot_be_used_is_refused_with_a_clear_word() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let alone = run(&[]);
-    assert!(alone.contains("--locks"), "{alone}");
-    let both = run(&["--locks", "memory:", "--data", "x.db"]);
+    let both = run(&["--data", "x.db"]);
     assert!(both.contains("choose one"), "{both}");
-    let absent = run(&["--locks", "memory:"]);
+    let absent = run(&[]);
     assert!(absent.contains("--ledger: the ledger cannot be used"), "{absent}");
-    assert!(![alone, both, absent].concat().contains("5eed"), "a key is never shown");
+    assert!(![both, absent].concat().contains("5eed"), "a key is never shown");
 }

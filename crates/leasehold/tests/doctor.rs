@@ -37,6 +37,16 @@ fn complaints(report: &Value) -> Vec<String> {
     bad.map(|finding| finding["topic"].as_str().unwrap().to_owned()).collect()
 }
 
+fn sql(server: &Postgres, statement: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let connected = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await;
+        let (client, connection) = connected.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(statement).await.unwrap();
+    });
+}
+
 fn redlock(servers: &[RedisServer]) -> String {
     let addresses: Vec<String> = servers.iter().map(RedisServer::address).collect();
     format!("redlock://{}", addresses.join(","))
@@ -196,6 +206,38 @@ fn epochs_make_redis_fenced_if_their_database_keeps_them() {
     let nowhere = "postgres://ada:hunter2@127.0.0.1:1/app";
     let (code, found) = report(&["--store", &redis.url(), "--epochs", nowhere]);
     assert_eq!((code, levels(&found, "epochs")), (Some(2), vec!["problem".to_owned()]), "{found:#}");
+    assert!(!found.to_string().contains("hunter2"), "{found:#}");
+}
+
+#[test]
+fn locks_in_postgres_are_fenced_if_it_forgets_nothing_and_its_user_may_lock() {
+    let good = Postgres::start();
+    let url = good.url();
+    let (code, found) = report(&["--store", &url]);
+    assert_eq!((code, complaints(&found)), (Some(0), vec![]), "{found:#}");
+    assert_eq!((&found["store"], &found["guarantee"]), (&"postgres".into(), &"fenced".into()));
+    for topic in ["reachable", "encryption", "fsync", "commit", "standby"] {
+        assert_eq!(levels(&found, topic), ["ok"], "{topic}: {found:#}");
+    }
+    // Somebody who may connect and no more, before and after the tables are there.
+    sql(&good, "CREATE ROLE visitor LOGIN");
+    let visitor = url.replace("postgres@", "visitor@");
+    let (code, found) = report(&["--store", &visitor]);
+    assert_eq!((code, levels(&found, "rights")), (Some(1), vec!["problem".to_owned()]), "{found:#}");
+    let acquire = |url: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        command.args(["lock", "acquire", "x", "--ttl", "1s", "--store", url]).output().unwrap().status.code()
+    };
+    assert_eq!((acquire(&visitor), acquire(&url), acquire(&visitor)), (Some(96), Some(0), Some(96)));
+    let (_, found) = report(&["--store", &visitor]);
+    assert_eq!(levels(&found, "rights"), ["problem"], "{found:#}");
+
+    let forgetful = Postgres::start_with(&["-c", "fsync=off"]);
+    let (code, found) = report(&["--store", &forgetful.url()]);
+    assert_eq!((code, levels(&found, "fsync")), (Some(1), vec!["problem".to_owned()]), "{found:#}");
+    assert_eq!(found["guarantee"], "best-effort");
+    let (code, found) = report(&["--store", "postgres://ada:hunter2@127.0.0.1:1/app"]);
+    assert_eq!((code, levels(&found, "reachable")), (Some(2), vec!["problem".to_owned()]), "{found:#}");
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
 }
 

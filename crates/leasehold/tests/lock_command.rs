@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use leasehold_testkit::servers::{Authority, RedisServer, independent};
+use leasehold_testkit::servers::{Authority, Postgres, RedisServer, independent};
 
 fn lock(store: &str, owner: Option<&str>, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
@@ -58,6 +58,14 @@ fn a_lock_on_sqlite_is_taken_seen_renewed_and_given_back() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("locks.db").display());
     is_taken_seen_renewed_and_given_back(&store, "fenced");
+}
+
+#[test]
+fn a_lock_on_postgres_is_taken_seen_renewed_and_given_back() {
+    let postgres = Postgres::start();
+    is_taken_seen_renewed_and_given_back(&postgres.url(), "fenced");
+    let epochs = lock(&postgres.url(), None, &["acquire", "x", "--epochs", &postgres.url()]);
+    assert_eq!(epochs.status.code(), Some(96), "{epochs:?}");
 }
 
 #[test]

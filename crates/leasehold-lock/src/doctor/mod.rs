@@ -95,12 +95,14 @@ pub async fn examine(url: &str, options: &StoreOptions) -> Result<Report, OpenEr
         #[cfg(feature = "redis")]
         match scheme {
             "redlock" | "redlocks" => redis_servers::examine_redlock(url, options, &mut chart).await,
-            "memory" => {}
+            "memory" | "postgres" | "postgresql" => {}
             _ => redis_servers::examine(url, options, &mut chart).await,
         }
         #[cfg(feature = "postgres")]
-        if let Some(epochs) = &options.epochs {
-            postgres::examine(epochs, &mut chart).await;
+        if scheme.starts_with("postgres") {
+            postgres::examine(url, postgres::Use::Leases, &mut chart).await;
+        } else if let Some(epochs) = &options.epochs {
+            postgres::examine(epochs, postgres::Use::Epochs, &mut chart).await;
         }
     }
     if scheme == "memory" {
@@ -112,6 +114,7 @@ pub async fn examine(url: &str, options: &StoreOptions) -> Result<Report, OpenEr
         "sqlite" => ("sqlite", Guarantee::Fenced),
         "memory" => ("memory", Guarantee::Fenced),
         "redlock" | "redlocks" => ("redlock", Guarantee::Fenced),
+        "postgres" | "postgresql" => ("postgres", Guarantee::Fenced),
         _ if has_epochs => ("redis", Guarantee::Fenced),
         _ => ("redis", Guarantee::Lease),
     };

@@ -1,4 +1,4 @@
-//! The database that counts epochs: an epoch that it forgets is given out twice.
+//! A PostgreSQL database with epochs or leases in it: what it forgets is given out twice.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,12 +15,66 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 /// What its settings and its standbys are, in one row.
 const QUESTION: &str = include_str!("sql/settings.sql");
 
-pub(super) async fn examine(url: &str, chart: &mut Chart) {
-    let place = place(url);
-    match tokio::time::timeout(TIME_MAX, ask(url)).await {
-        Ok(Ok(settings)) => settings.judge(&place, chart),
-        Ok(Err(error)) => unreachable(&place, &with_sources(&*error), chart),
-        Err(_) => unreachable(&place, "no answer within 5 s", chart),
+/// What the database is there for.
+#[derive(Clone, Copy)]
+pub(super) enum Use {
+    /// It counts epochs for fences on Redis.
+    Epochs,
+    /// The leases themselves are in it.
+    Leases,
+}
+
+/// The words for one use of the database.
+struct Words {
+    reachable: &'static str,
+    encryption: &'static str,
+    role: &'static str,
+    fsync: &'static str,
+    commit: &'static str,
+    rights: &'static str,
+    standby: &'static str,
+    /// What must not be forgotten.
+    thing: &'static str,
+    without: &'static str,
+    no_rights: &'static str,
+}
+
+const EPOCHS: Words = Words {
+    reachable: "epochs",
+    encryption: "epochs-encryption",
+    role: "epochs-role",
+    fsync: "epochs-fsync",
+    commit: "epochs-commit",
+    rights: "epochs-rights",
+    standby: "epochs-standby",
+    thing: "epoch",
+    without: "Locks on slots that need a new epoch are not granted",
+    no_rights: "this user may not create the table of epochs, and it is not there",
+};
+
+const LEASES: Words = Words {
+    reachable: "reachable",
+    encryption: "encryption",
+    role: "role",
+    fsync: "fsync",
+    commit: "commit",
+    rights: "rights",
+    standby: "standby",
+    thing: "grant",
+    without: "No lock is granted",
+    no_rights: "this user may not create the schema leasehold_locks, or may not use what is in it",
+};
+
+pub(super) async fn examine(url: &str, its_use: Use, chart: &mut Chart) {
+    let words = match its_use {
+        Use::Epochs => &EPOCHS,
+        Use::Leases => &LEASES,
+    };
+    let place = place(url, words);
+    match tokio::time::timeout(TIME_MAX, ask(url, its_use)).await {
+        Ok(Ok(settings)) => settings.judge(words, &place, chart),
+        Ok(Err(error)) => unreachable(words, &place, &with_sources(&*error), chart),
+        Err(_) => unreachable(words, &place, "no answer within 5 s", chart),
     }
 }
 
@@ -30,12 +84,12 @@ struct Settings {
     fsync: String,
     synchronous_commit: String,
     in_recovery: bool,
-    may_create: bool,
+    has_rights: bool,
     standbys: i64,
     synchronous: i64,
 }
 
-async fn ask(url: &str) -> Result<Settings, BoxError> {
+async fn ask(url: &str, its_use: Use) -> Result<Settings, BoxError> {
     let database = Database::at(url)?;
     let connected = database.connect().await.map_err(|error| match error {
         StoreError::Unknown(reason) | StoreError::Refused(reason) => reason,
@@ -52,46 +106,53 @@ async fn ask(url: &str) -> Result<Settings, BoxError> {
         fsync: row.get("fsync"),
         synchronous_commit: row.get("synchronous_commit"),
         in_recovery: row.get("in_recovery"),
-        may_create: row.get("may_create"),
+        has_rights: row.get(match its_use {
+            Use::Epochs => "may_create_epochs",
+            Use::Leases => "may_lock",
+        }),
         standbys: row.get("standbys"),
         synchronous: row.get("synchronous"),
     })
 }
 
 impl Settings {
-    fn judge(&self, place: &str, chart: &mut Chart) {
-        chart.ok("epochs", place, format!("PostgreSQL {} answers", self.version));
-        self.secrecy.judge("epochs-encryption", place, "sslmode=require", chart);
+    fn judge(&self, words: &Words, place: &str, chart: &mut Chart) {
+        let thing = words.thing;
+        chart.ok(words.reachable, place, format!("PostgreSQL {} answers", self.version));
+        self.secrecy.judge(words.encryption, place, "sslmode=require", chart);
         if self.in_recovery {
-            chart.problem("epochs-role", place, "a standby: it takes no writes. Name the primary");
+            chart.problem(words.role, place, "a standby: it takes no writes. Name the primary");
         }
         if self.fsync == "on" {
-            chart.ok("epochs-fsync", place, "fsync is on: a crash forgets no epoch");
+            chart.ok(words.fsync, place, format!("fsync is on: a crash forgets no {thing}"));
         } else {
-            let text =
-                "fsync is off: a crash can forget an epoch, and its fences are given out twice. Switch it on";
-            chart.problem("epochs-fsync", place, text);
+            let text = format!(
+                "fsync is off: a crash can forget a {thing}, and fences are given out twice. Switch it on"
+            );
+            chart.problem(words.fsync, place, text);
         }
         // Every session of ours sets it to `on` for itself.
-        let text = format!("synchronous_commit is {} there, and `on` for epochs", self.synchronous_commit);
-        chart.ok("epochs-commit", place, text);
-        if !self.may_create {
-            let text = "this user may not create the table of epochs, and it is not there";
-            chart.problem("epochs-rights", place, text);
+        let text =
+            format!("synchronous_commit is {} there, and `on` for each {thing}", self.synchronous_commit);
+        chart.ok(words.commit, place, text);
+        if !self.has_rights {
+            chart.problem(words.rights, place, words.no_rights);
         }
         match (self.standbys, self.synchronous) {
             (0, _) => {
-                chart.ok("epochs-standby", place, "no standby: nothing to fail over to that lags behind")
+                chart.ok(words.standby, place, "no standby: nothing to fail over to that lags behind");
             }
             (_, 0) => {
-                let text = "its standbys are asynchronous: a failover to one can forget an epoch, and its fences \
-                            are given out twice. Set synchronous_standby_names, or do not fail over to them";
-                chart.warn("epochs-standby", place, text);
+                let text = format!(
+                    "its standbys are asynchronous: a failover to one can forget a {thing}, and fences are given out \
+                     twice. Set synchronous_standby_names, or do not fail over to them"
+                );
+                chart.warn(words.standby, place, text);
             }
             (all, synchronous) => {
                 let text =
                     format!("{synchronous} of {all} standbys are synchronous: fail over only to those");
-                chart.ok("epochs-standby", place, text);
+                chart.ok(words.standby, place, text);
             }
         }
     }
@@ -109,22 +170,21 @@ fn is_on_this_machine(config: &Config) -> bool {
     }
 }
 
-fn unreachable(place: &str, why: &str, chart: &mut Chart) {
+fn unreachable(words: &Words, place: &str, why: &str, chart: &mut Chart) {
     chart.is_unreachable = true;
-    let text =
-        format!("PostgreSQL cannot be asked: {why}. Locks on slots that need a new epoch are not granted");
-    chart.problem("epochs", place, text);
+    let text = format!("PostgreSQL cannot be asked: {why}. {}", words.without);
+    chart.problem(words.reachable, place, text);
 }
 
 /// The address without user and password.
-fn place(url: &str) -> String {
+fn place(url: &str, words: &Words) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
     // What is not a URL is a list of words, and one of them may be a password.
     if url.contains("://") {
         host.split('?').next().unwrap_or_default().to_owned()
     } else {
-        "epochs".to_owned()
+        words.reachable.to_owned()
     }
 }
 
@@ -144,7 +204,7 @@ mod tests {
 
     #[test]
     fn place_has_no_password() {
-        assert_eq!(place("postgres://ada:hunter2@db:5432/app?password=x"), "db:5432/app");
-        assert_eq!(place("host=db password=hunter2"), "epochs");
+        assert_eq!(place("postgres://ada:hunter2@db:5432/app?password=x", &LEASES), "db:5432/app");
+        assert_eq!(place("host=db password=hunter2", &EPOCHS), "epochs");
     }
 }

@@ -1,15 +1,17 @@
-//! Connections to PostgreSQL, in the clear or by TLS. The epochs of Redis are kept there.
-
-#[cfg(feature = "tls")]
-mod tls;
+//! Connections to PostgreSQL, in the clear or by TLS.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 
+#[cfg(feature = "tls")]
+use super::tls;
 use crate::error::StoreError;
 
 /// A connection that is not there by then is not coming.
@@ -66,22 +68,33 @@ impl Database {
     }
 
     /// Connects as `sslmode` says. A certificate that cannot be trusted is refused in every mode but `disable`.
-    #[cfg(feature = "tls")]
     pub(crate) async fn connect(&self) -> Result<Connected, StoreError> {
+        // Nobody is told anything.
+        let (told, _) = mpsc::unbounded_channel();
+        self.connect_telling(told).await
+    }
+
+    /// The same, and what the database says to those who listen is passed on. The channel ends with the connection.
+    pub(super) async fn connect_listening(
+        &self,
+        told: mpsc::UnboundedSender<String>,
+    ) -> Result<Client, StoreError> {
+        Ok(self.connect_telling(told).await?.client)
+    }
+
+    #[cfg(feature = "tls")]
+    async fn connect_telling(&self, told: mpsc::UnboundedSender<String>) -> Result<Connected, StoreError> {
         let ca = self.ca.as_deref().map(Vec::as_slice);
         let encryption = tls::Encryption::trusting(ca).map_err(StoreError::Refused)?;
         let (client, connection) = self.config.connect(encryption.clone()).await.map_err(failure)?;
-        // It ends when the client is dropped, or with the error that the next query reports.
-        tokio::spawn(connection);
+        tokio::spawn(drive(connection, told));
         Ok(Connected { client, is_encrypted: encryption.was_used() })
     }
 
-    /// Connects in the clear.
     #[cfg(not(feature = "tls"))]
-    pub(crate) async fn connect(&self) -> Result<Connected, StoreError> {
+    async fn connect_telling(&self, told: mpsc::UnboundedSender<String>) -> Result<Connected, StoreError> {
         let (client, connection) = self.config.connect(tokio_postgres::NoTls).await.map_err(failure)?;
-        // It ends when the client is dropped, or with the error that the next query reports.
-        tokio::spawn(connection);
+        tokio::spawn(drive(connection, told));
         Ok(Connected { client, is_encrypted: false })
     }
 
@@ -115,15 +128,39 @@ fn without_ca_file(url: &str) -> (String, Option<PathBuf>) {
     (format!("{address}?{}", rest.join("&")), ca_file.map(|path| PathBuf::from(decoded(path))))
 }
 
+/// Drives a connection until its client is dropped, or until the error that the next query reports.
+async fn drive<S, T>(mut connection: Connection<S, T>, told: mpsc::UnboundedSender<String>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notification(said) = message {
+            // Whoever listened may have gone.
+            let _ = told.send(said.payload().to_owned());
+        }
+    }
+}
+
 /// Sorts an error by what its receiver can do about it.
-fn failure(error: tokio_postgres::Error) -> StoreError {
+pub(super) fn failure(error: tokio_postgres::Error) -> StoreError {
     #[cfg(feature = "tls")]
     if let Some(source) = std::error::Error::source(&error)
         && source.downcast_ref().is_some_and(crate::tls::is_refusal)
     {
         return StoreError::Refused(error.into());
     }
-    StoreError::Unknown(error.into())
+    match error.code() {
+        Some(code) if is_no(code) => StoreError::Refused(error.into()),
+        _ => StoreError::Unknown(error.into()),
+    }
+}
+
+/// Whether the database will say the same next time: a wrong password, a right that is missing, a standby. All
+/// others pass: it starts, stops, is full, or had to undo one of several.
+fn is_no(code: &SqlState) -> bool {
+    const PASSING: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
+    *code == SqlState::READ_ONLY_SQL_TRANSACTION || !PASSING.contains(&&code.code()[..2])
 }
 
 #[cfg(test)]

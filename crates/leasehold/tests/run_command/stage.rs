@@ -36,6 +36,11 @@ impl Store {
         Self::new(&["--store", &url], true, folder)
     }
 
+    pub(crate) fn postgres() -> Self {
+        let postgres = Postgres::start();
+        Self::new(&["--store", &postgres.url()], true, postgres)
+    }
+
     pub(crate) fn redis() -> Self {
         let redis = RedisServer::start();
         Self::new(&["--store", &redis.url()], false, redis)

@@ -19,6 +19,21 @@ fn holders_on_sqlite_that_wake_up_too_late_are_refused() {
 }
 
 #[test]
+fn holders_on_postgres_take_turns() {
+    take_turns(Store::postgres());
+}
+
+#[test]
+fn holders_on_postgres_die_with_their_commands() {
+    die_with_their_commands(Store::postgres());
+}
+
+#[test]
+fn holders_on_postgres_that_wake_up_too_late_are_refused() {
+    wake_up_too_late(Store::postgres());
+}
+
+#[test]
 fn holders_on_redis_take_turns() {
     take_turns(Store::redis());
 }

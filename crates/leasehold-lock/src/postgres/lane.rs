@@ -1,0 +1,117 @@
+//! A connection that many share, made when it is needed and again when it broke.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+
+use super::database::{Database, failure};
+use crate::error::StoreError;
+
+/// How long a call may take, with the connection if there is none. Longer than the database's own limit.
+const TIME_MAX: Duration = Duration::from_secs(8);
+
+/// A call that is given up here is over there soon: nothing takes effect much later.
+const SESSION: &str = "
+SET synchronous_commit = on;
+SET default_transaction_isolation = 'read committed';
+SET statement_timeout = '5s';
+SET idle_in_transaction_session_timeout = '5s';
+SET client_min_messages = warning";
+
+/// Whether everything of `schema.sql` is there.
+const IS_THERE: &str =
+    "SELECT to_regprocedure('leasehold_locks.release_v1(text[], text, bigint)') IS NOT NULL";
+/// Whoever makes what is missing has this lock; the number is the word "leaselck" in ASCII.
+const MAKE: &str = "BEGIN; SELECT pg_advisory_xact_lock(7810756276994728811)";
+
+/// See this module's documentation.
+#[derive(Debug)]
+pub(super) struct Lane {
+    database: Database,
+    link: Mutex<Option<Arc<Link>>>,
+}
+
+/// A connection with its statements.
+pub(super) struct Link {
+    client: Client,
+    pub(super) acquire: Statement,
+    pub(super) renew: Statement,
+    pub(super) release: Statement,
+    pub(super) inspect: Statement,
+    pub(super) place: Statement,
+}
+
+impl Lane {
+    pub(super) fn to(database: Database) -> Self {
+        Self { database, link: Mutex::default() }
+    }
+
+    /// Asks one thing. What was asked before on the same connection is done before.
+    pub(super) async fn ask(
+        &self,
+        statement: impl Fn(&Link) -> &Statement,
+        arguments: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
+        let asking = async {
+            let link = self.link().await?;
+            let answer = link.client.query(statement(&link), arguments).await;
+            answer.map_err(failure)
+        };
+        match tokio::time::timeout(TIME_MAX, asking).await {
+            Ok(answer) => answer,
+            Err(elapsed) => {
+                // Whatever it hangs on, the next one shall not wait behind it.
+                if let Ok(mut link) = self.link.try_lock() {
+                    *link = None;
+                }
+                Err(StoreError::Unknown(elapsed.into()))
+            }
+        }
+    }
+
+    async fn link(&self) -> Result<Arc<Link>, StoreError> {
+        let mut known = self.link.lock().await;
+        if let Some(link) = known.as_ref().filter(|link| !link.client.is_closed()) {
+            return Ok(Arc::clone(link));
+        }
+        let link = Arc::new(Link::connect(&self.database).await?);
+        *known = Some(Arc::clone(&link));
+        Ok(link)
+    }
+}
+
+impl Link {
+    async fn connect(database: &Database) -> Result<Self, StoreError> {
+        let client = database.connect().await?.client;
+        Self::prepare(client).await.map_err(failure)
+    }
+
+    async fn prepare(client: Client) -> Result<Self, tokio_postgres::Error> {
+        client.batch_execute(SESSION).await?;
+        if !client.query_one(IS_THERE, &[]).await?.get::<_, bool>(0) {
+            let schema = include_str!("sql/schema.sql");
+            client.batch_execute(&format!("{MAKE};\n{schema};\nCOMMIT")).await?;
+        }
+        let acquire = "SELECT * FROM leasehold_locks.acquire_v1($1, $2, $3, $4, $5, $6)";
+        let renew = "SELECT leasehold_locks.renew_v1($1, $2, $3, $4)";
+        let release = "SELECT leasehold_locks.release_v1($1, $2, $3)";
+        let place = "SELECT place FROM leasehold_locks.waiting WHERE name = $1 AND owner = $2";
+        Ok(Self {
+            acquire: client.prepare(acquire).await?,
+            renew: client.prepare(renew).await?,
+            release: client.prepare(release).await?,
+            inspect: client.prepare(include_str!("sql/inspect.sql")).await?,
+            place: client.prepare(place).await?,
+            client,
+        })
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}

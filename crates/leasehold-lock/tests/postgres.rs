@@ -1,0 +1,109 @@
+//! The promises of a lock store, kept in a real PostgreSQL database; and what is peculiar to it.
+
+use std::time::Duration;
+
+use leasehold_lock::{Acquired, Guard, LockError, Locker, Postgres};
+use leasehold_testkit::servers;
+use tokio_postgres::{Client, NoTls};
+
+const LONG: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+leasehold_testkit::lock_suite!(async {
+    let server = servers::Postgres::start();
+    let store = Postgres::open(&server.url()).unwrap();
+    (server, store)
+});
+
+fn locker(url: &str) -> Locker {
+    Locker::new(Postgres::open(url).unwrap())
+}
+
+async fn acquire(locker: &Locker, name: &str) -> Result<Acquired, LockError> {
+    locker.acquire(name).ttl(LONG).no_wait().await
+}
+
+async fn granted(locker: &Locker, name: &str) -> Guard {
+    acquire(locker, name).await.unwrap().granted().expect("free")
+}
+
+async fn connect(server: &servers::Postgres) -> Client {
+    let (client, connection) =
+        tokio_postgres::connect(&server.url(), NoTls).await.expect("the server answers");
+    tokio::spawn(connection);
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_find_nothing_make_the_tables_once_and_all_get_a_lock() {
+    let server = servers::Postgres::start();
+    let asks: Vec<_> = (0..8)
+        .map(|number| {
+            let url = server.url();
+            tokio::spawn(async move { granted(&locker(&url), &format!("job-{number}")).await.fence() })
+        })
+        .collect();
+    let mut fences = Vec::new();
+    for ask in asks {
+        fences.push(ask.await.unwrap().expect("a fence"));
+    }
+    fences.sort_unstable();
+    fences.dedup();
+    assert_eq!(fences.len(), 8);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_was_killed_remembers_who_has_what_and_no_fence_comes_twice() {
+    let mut server = servers::Postgres::start();
+    let locker = locker(&server.url());
+    let mut last = None;
+    for round in 0..3 {
+        let given_back = granted(&locker, "other").await;
+        assert!(given_back.fence() > last, "round {round}");
+        given_back.release().await.unwrap();
+        let kept = granted(&locker, &format!("kept-{round}")).await;
+        last = kept.fence();
+        server.kill9();
+        server.restart();
+        let other = Locker::new(Postgres::open(&server.url()).unwrap());
+        let busy = acquire(&other, &format!("kept-{round}")).await.unwrap();
+        assert!(busy.granted().is_none(), "round {round}: a grant was forgotten");
+        kept.check().expect("it is still held");
+        drop(kept);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_whose_connections_break_gets_the_lock_all_the_same() {
+    let server = servers::Postgres::start();
+    let (holder, waiter) = (locker(&server.url()), locker(&server.url()));
+    let guard = granted(&holder, "job").await;
+    let waiting = tokio::spawn(waiter.acquire("job").ttl(LONG).wait(PATIENCE).into_future());
+    let looks = connect(&server).await;
+    let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LISTEN leasehold_locks%' AND pid <> pg_backend_pid()";
+    while looks.query_one(listeners, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    assert!(looks.query(cut, &[]).await.unwrap().len() >= 3);
+    guard.release().await.unwrap();
+    let acquired = waiting.await.unwrap().unwrap();
+    acquired.granted().expect("it was released").release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_without_rights_is_refused_and_one_who_may_use_the_tables_needs_no_more() {
+    let server = servers::Postgres::start();
+    let looks = connect(&server).await;
+    looks.batch_execute("CREATE ROLE clerk LOGIN").await.unwrap();
+    let clerk = locker(&server.url().replace("postgres@", "clerk@"));
+    let refused = acquire(&clerk, "job").await;
+    assert!(matches!(refused, Err(LockError::Refused { .. })), "{refused:?}");
+    granted(&locker(&server.url()), "job").await.release().await.unwrap();
+    let rights = "GRANT USAGE ON SCHEMA leasehold_locks TO clerk;
+                  GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold_locks TO clerk;
+                  GRANT USAGE ON ALL SEQUENCES IN SCHEMA leasehold_locks TO clerk";
+    looks.batch_execute(rights).await.unwrap();
+    granted(&clerk, "job").await.release().await.unwrap();
+}
