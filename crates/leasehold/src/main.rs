@@ -10,6 +10,7 @@ mod lock;
 mod lock_store;
 mod locks;
 mod logging;
+mod migrate;
 mod run;
 mod rush;
 mod serve;
@@ -53,6 +54,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Copy a data file while its server runs
     Backup(backup::BackupArgs),
+    /// Move a data file into a ledger, for more than one server
+    Migrate(migrate::MigrateArgs),
     /// List the events of a running server
     Events(list::EventsArgs),
     /// List the live holds of an event
@@ -103,6 +106,7 @@ fn perform(command: Command) -> anyhow::Result<ExitCode> {
             Command::Rush(args) => run_rush(args).await,
             Command::Check(args) => check::check(&args).await,
             Command::Backup(args) => backup::backup(&args),
+            Command::Migrate(args) => migrate::migrate(&args).await,
             Command::Events(args) => list::events(args).await,
             Command::Holds(args) => list::holds(args).await,
             Command::Refunds(args) => list::refunds(args).await,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use leasehold_core::limits::EVENTS_MAX;
 use leasehold_core::{Changes, Event, EventNo, Refusal, State, Timestamp};
+use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -61,7 +62,7 @@ async fn insert(
             return Ok(done_of(&row, key, halls).map(|done| Done { replayed: !in_doubt, ..done }));
         }
     }
-    let (number, at) = match add(connection, event).await.map_err(|error| before_commit(&error))? {
+    let (number, at) = match add(client, event).await.map_err(|error| before_commit(&error))? {
         Ok(added) => added,
         Err(refusal) => {
             end(connection).await?;
@@ -97,7 +98,10 @@ async fn end(connection: &Connection) -> Result<(), Failure> {
 }
 
 /// Adds the event's rows. Its number and time, or why there is none.
-async fn add(connection: &Connection, event: &Event) -> Result<Result<(i32, Timestamp), Refusal>, CallError> {
+pub(crate) async fn add(
+    client: &Client,
+    event: &Event,
+) -> Result<Result<(i32, Timestamp), Refusal>, CallError> {
     let mut bytes = Vec::new();
     image::put_event(&mut bytes, event);
     let rules = serde_json::to_string(&RulesRow::new(&event.policy, event.state))?;
@@ -114,7 +118,7 @@ async fn add(connection: &Connection, event: &Event) -> Result<Result<(i32, Time
     ];
     let sql = "SELECT event_no, created_at, id_taken
                FROM leasehold.create_v1($1, $2::text::json, $3, $4, $5, $6, $7, $2::text::json)";
-    let row = within(CALL_TIME_MAX, connection.client.query_one(sql, &arguments)).await?;
+    let row = within(CALL_TIME_MAX, client.query_one(sql, &arguments)).await?;
     let (number, at, id_taken): (Option<i32>, i64, bool) = (row.get(0), row.get(1), row.get(2));
     Ok(match number {
         Some(number) => Ok((number, time(at))),
@@ -133,7 +137,7 @@ pub(crate) async fn known_answer(
 
 /// The same on any connection.
 pub(crate) async fn read_answer(
-    client: &tokio_postgres::Client,
+    client: &Client,
     key: &IdempotencyKey,
 ) -> Result<Option<AnswerRow>, CallError> {
     let sql = "SELECT fingerprint, event_no, at, encode(answer, 'hex'), number, fences

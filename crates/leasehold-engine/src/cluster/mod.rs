@@ -32,6 +32,8 @@ mod check;
 mod history;
 mod reads;
 
+mod import;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
@@ -42,6 +44,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Config;
 
 pub use check::{LedgerReport, check_ledger};
+pub use import::{DataFile, MoveError, Moved};
 
 use self::connection::{CALL_TIME_MAX, CallError, within};
 use self::desk::Job;
@@ -198,10 +201,15 @@ fn unusable(error: CallError) -> OpenLedgerError {
     OpenLedgerError::Unusable(error.to_string())
 }
 
+/// What the ledger keeps of a key.
+fn key_code(key: &SecretKey) -> Vec<u8> {
+    key.for_purpose("ledger").code_of(&[b"the same key on every server"]).to_vec()
+}
+
 /// Compares the key with the ledger's, which takes the first one it is given; and reads its epoch and time.
 async fn admit(config: &Config, key: &SecretKey) -> Result<(Epoch, Timestamp), OpenLedgerError> {
     let (client, _driver) = connection::plain(config).await.map_err(unusable)?;
-    let code = key.for_purpose("ledger").code_of(&[b"the same key on every server"]).to_vec();
+    let code = key_code(key);
     let sql = "UPDATE leasehold.ledger SET key_check = coalesce(key_check, $1)
                RETURNING epoch, key_check, leasehold.now_ms()";
     let row = within(CALL_TIME_MAX, client.query_one(sql, &[&code])).await.map_err(unusable)?;

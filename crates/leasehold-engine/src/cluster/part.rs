@@ -42,29 +42,29 @@ pub(crate) struct Images {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forgotten: Vec<Uuid>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    holds: Vec<HoldRow>,
+    pub(crate) holds: Vec<HoldRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    seats: Vec<SeatRow>,
+    pub(crate) seats: Vec<SeatRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pools: Vec<PoolRow>,
+    pub(crate) pools: Vec<PoolRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    bookings: Vec<BookingRow>,
+    pub(crate) bookings: Vec<BookingRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     blocks_gone: Vec<Uuid>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    blocks: Vec<BlockRow>,
+    pub(crate) blocks: Vec<BlockRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    payments: Vec<PaymentRow>,
+    pub(crate) payments: Vec<PaymentRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     holders: Vec<HolderRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) answers: Vec<AnswerRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    log: Vec<LogRow>,
+    pub(crate) log: Vec<LogRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    events: Vec<EventRow>,
+    pub(crate) events: Vec<EventRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    recount: Vec<i32>,
+    pub(crate) recount: Vec<i32>,
 }
 
 /// One event of a batch.
@@ -356,7 +356,7 @@ impl Part {
                 seat_no: seat.0.cast_signed(),
                 fence: known.fence.0.cast_signed(),
                 status: status_number(known.owner.status()),
-                owner: self.owner_id(known.owner),
+                owner: owner_id(&self.state, known.owner),
             }
         }));
         images.pools.extend(
@@ -366,7 +366,7 @@ impl Part {
                 .map(|&pool| PoolRow::new(no, pool, &PoolCounts::of(&event.pools()[pool.0 as usize]))),
         );
         let holds = self.touched.holds.iter().filter_map(|slot| self.state.hold_at(*slot));
-        images.holds.extend(holds.map(|hold| HoldRow::new(no, hold, self.retention(hold))));
+        images.holds.extend(holds.map(|hold| HoldRow::new(no, hold, retention(&self.state, hold))));
         let bookings = self.touched.bookings.iter().filter_map(|slot| self.state.booking_at(*slot));
         images.bookings.extend(bookings.map(|booking| BookingRow::new(no, booking)));
         let blocks = self.touched.blocks.iter().filter_map(|slot| self.state.block_at(*slot));
@@ -394,23 +394,6 @@ impl Part {
         images.log.append(&mut self.log);
     }
 
-    fn owner_id(&self, owner: Owner) -> Option<Uuid> {
-        let here = "the owner of a touched seat is known";
-        match owner {
-            Owner::Free => None,
-            Owner::Hold(slot) => Some(hold_id(self.state.hold_at(slot).expect(here).id)),
-            Owner::Booking(slot) => Some(booking_id(self.state.booking_at(slot).expect(here).id)),
-            Owner::Block(slot) => Some(block_id(self.state.block_at(slot).expect(here).id)),
-        }
-    }
-
-    /// Why a hold that ended is forgotten some day, or nothing if it lives or has to do with money.
-    fn retention(&self, hold: &leasehold_core::Hold) -> Option<u8> {
-        let void = |payment: &leasehold_core::Payment| payment.state == leasehold_core::PaymentState::Void;
-        let kept = hold.keeps_items() || hold.booking.is_some() || !self.state.payments_of(hold).all(void);
-        (!kept).then(|| u8::from(self.state.payments_of(hold).next().is_some()))
-    }
-
     fn changed_units(&self) -> Vec<HolderRow> {
         let event = self.state.event(HERE).expect("a part has an event");
         let mut concerned: BTreeSet<&Reference> = self.units_before.keys().collect();
@@ -428,6 +411,24 @@ impl Part {
         });
         changed.collect()
     }
+}
+
+/// The id of a seat's owner.
+pub(crate) fn owner_id(state: &State, owner: Owner) -> Option<Uuid> {
+    let here = "the owner of a seat is known";
+    match owner {
+        Owner::Free => None,
+        Owner::Hold(slot) => Some(hold_id(state.hold_at(slot).expect(here).id)),
+        Owner::Booking(slot) => Some(booking_id(state.booking_at(slot).expect(here).id)),
+        Owner::Block(slot) => Some(block_id(state.block_at(slot).expect(here).id)),
+    }
+}
+
+/// Why a hold that ended is forgotten some day, or nothing if it lives or has to do with money.
+pub(crate) fn retention(state: &State, hold: &leasehold_core::Hold) -> Option<u8> {
+    let void = |payment: &leasehold_core::Payment| payment.state == leasehold_core::PaymentState::Void;
+    let kept = hold.keeps_items() || hold.booking.is_some() || !state.payments_of(hold).all(void);
+    (!kept).then(|| u8::from(state.payments_of(hold).next().is_some()))
 }
 
 /// The same command, about the only event of a part.

@@ -68,7 +68,7 @@ pub(crate) fn place_in_time(hold: &mut Hold, at: Timestamp, number: u64, fences:
     seats.zip(fences).for_each(|(fence, issued)| *fence = Fence(issued.unsigned_abs()));
 }
 
-fn to_hex(bytes: &[u8]) -> String {
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()

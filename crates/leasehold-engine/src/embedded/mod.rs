@@ -13,6 +13,8 @@ mod hall;
 mod history;
 mod journal;
 mod keys;
+#[cfg(feature = "cluster")]
+mod leaving;
 mod load;
 mod messenger;
 mod projection;
@@ -42,6 +44,8 @@ use self::bugs::{Bug, planted};
 use self::hall::Hall;
 use self::keys::Begin;
 pub(crate) use self::keys::{ANSWERS_AGE_MAX, ANSWERS_MAX};
+#[cfg(feature = "cluster")]
+pub(crate) use self::leaving::{KeptAnswer, Leaving};
 use self::load::Tables;
 use self::messenger::{Messenger, News, Saying};
 use self::queue::{Rejected, Weight};

@@ -50,6 +50,12 @@ pub enum OpenError {
         /// The newest version known here.
         known: usize,
     },
+    /// What was in it is in a ledger now.
+    #[error("{} was moved into a ledger: start the server with --ledger", path.display())]
+    Moved {
+        /// The file.
+        path: PathBuf,
+    },
     /// What is in it contradicts itself.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
@@ -85,6 +91,9 @@ impl Store {
         let mut connection = Connection::open(path).map_err(at)?;
         set_up(&connection).map_err(at)?;
         migrate(&mut connection, path)?;
+        if meta::<Vec<u8>>(&connection, MOVED_MARK).map_err(at)?.is_some() {
+            return Err(OpenError::Moved { path: path.to_owned() });
+        }
         Ok(Self { path: path.to_owned(), connection, _lock: lock })
     }
 
@@ -140,6 +149,9 @@ impl Store {
         Ok((key, epoch))
     }
 }
+
+/// Stands in a file whose contents were moved into a ledger, so that nothing is sold in both.
+pub(crate) const MOVED_MARK: &str = "moved";
 
 /// Stands in every backup, so that a server that is started on it knows that time was turned back.
 const COPY_MARK: &str = "copy";

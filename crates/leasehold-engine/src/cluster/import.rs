@@ -1,0 +1,293 @@
+//! Moves everything that a data file has into an empty ledger, in one transaction.
+//!
+//! Ids, secrets, fences, versions and answers stay what they are, so clients notice nothing. The log of each event ends
+//! with an entry that says that it was changed: by the move, at the ledger's time.
+
+use std::path::Path;
+
+use leasehold_core::{Event, Kind, PoolCounts, PoolNo, SeatNo, Timestamp};
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use super::connection::{self, CallError};
+use super::migrate::{MigrateError, migrate};
+use super::part::{Images, kind_number, owner_id, retention};
+use super::remembered::to_hex;
+use super::rows::{
+    AnswerRow, BlockRow, BookingRow, EventRow, HoldRow, LogRow, PaymentRow, PoolRow, RulesRow, SeatRow,
+    millis, status_number, time,
+};
+use super::wants::{hold_id, number};
+use super::{OpenLedgerError, config_of, create, key_code, unusable};
+use crate::embedded::{KeptAnswer, Leaving};
+use crate::{Change, OpenError, SecretKey};
+
+/// Rows that are written with one call.
+const PIECE: usize = 2_000;
+/// Log entries that come along for each event: as many as a ledger keeps.
+const ENTRIES_MAX: usize = 65_536;
+
+/// A data file that is to be moved. While this lives no server can open it.
+#[derive(Debug)]
+pub struct DataFile(Leaving);
+
+/// What was moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Events.
+    pub events: usize,
+    /// Holds, live and ended.
+    pub holds: usize,
+    /// Sales, standing and cancelled.
+    pub bookings: usize,
+    /// Log entries.
+    pub entries: usize,
+    /// Answers under idempotency keys.
+    pub answers: usize,
+}
+
+/// Why a data file was not moved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// The file cannot be opened or read.
+    #[error(transparent)]
+    File(#[from] OpenError),
+    /// The ledger cannot be opened or written.
+    #[error(transparent)]
+    Ledger(#[from] OpenLedgerError),
+    /// There is something in the ledger.
+    #[error("the ledger has {0} events already: a data file is moved into an empty one")]
+    NotEmpty(i32),
+}
+
+/// Rows on their way.
+struct Writing<'a> {
+    client: &'a Client,
+    images: Images,
+    rows: usize,
+}
+
+impl DataFile {
+    /// Opens a data file that no server uses.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Leaving::open(path.as_ref()).map(Self)
+    }
+
+    /// The key that its hold secrets are made with: what servers on the ledger need.
+    pub fn key(&self) -> &SecretKey {
+        &self.0.key
+    }
+
+    /// Moves everything into the ledger at this address, and marks the file so that no server starts on it again.
+    pub async fn move_into(self, url: &str) -> Result<Moved, MoveError> {
+        let config = config_of(url)?;
+        migrate(&config).await.map_err(|error| match error {
+            MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
+            MigrateError::Call(error) => unusable(error),
+        })?;
+        let (client, _driver) = connection::patient(&config).await.map_err(unusable)?;
+        // Dropped with the connection, and undone, if anything goes wrong.
+        let begin = "SET synchronous_commit = on; BEGIN";
+        client.batch_execute(begin).await.map_err(|error| unusable(error.into()))?;
+        let moved = self.write(&client).await?;
+        client.batch_execute("COMMIT").await.map_err(|error| unusable(error.into()))?;
+        self.0.mark_moved()?;
+        Ok(moved)
+    }
+
+    async fn write(&self, client: &Client) -> Result<Moved, MoveError> {
+        let begun = begin(client).await.map_err(unusable)?;
+        if begun.events > 0 {
+            return Err(MoveError::NotEmpty(begun.events));
+        }
+        let code = key_code(&self.0.key);
+        if begun.key_check.is_some_and(|known| known != code) {
+            return Err(OpenLedgerError::OtherKey.into());
+        }
+        let epoch = self.0.state.epoch().0.cast_signed();
+        let sql = "UPDATE leasehold.ledger SET key_check = $1, epoch = $2";
+        client.execute(sql, &[&code, &epoch]).await.map_err(|error| unusable(error.into()))?;
+        let at = begun.now.max(self.0.last_time);
+        let mut moved = self.things(client, at).await.map_err(unusable)?;
+        moved.answers = self.answers(client).await?;
+        Ok(moved)
+    }
+
+    /// Everything but the answers.
+    async fn things(&self, client: &Client, at: Timestamp) -> Result<Moved, CallError> {
+        let Leaving { state, history, .. } = &self.0;
+        let mut moved = Moved { events: state.events().len(), ..Moved::default() };
+        let mut writing = Writing { client, images: Images::default(), rows: 0 };
+        for event in state.events() {
+            add_event(client, event).await?;
+            let no = number(event.number);
+            for (place, seat) in event.seats().iter().enumerate().filter(|(_, seat)| seat.fence.0 > 0) {
+                let row = SeatRow {
+                    event_no: no,
+                    seat_no: SeatNo(place as u32).0.cast_signed(),
+                    fence: seat.fence.0.cast_signed(),
+                    status: status_number(seat.owner.status()),
+                    owner: owner_id(state, seat.owner),
+                };
+                writing.add(|images| images.seats.push(row)).await?;
+            }
+            for (place, pool) in event.pools().iter().enumerate() {
+                let row = PoolRow::new(no, PoolNo(place as u32), &PoolCounts::of(pool));
+                writing.add(|images| images.pools.push(row)).await?;
+            }
+            let log = history.iter().filter(|(of, _)| *of == event.number).map(|(_, change)| change);
+            let known = log.clone().count();
+            for change in log.skip(known.saturating_sub(ENTRIES_MAX - 1)) {
+                let row = log_row(no, change);
+                writing.add(|images| images.log.push(row)).await?;
+                moved.entries += 1;
+            }
+            let (row, entry) = last_entry(event, at);
+            writing.add(|images| images.log.push(entry)).await?;
+            writing.add(|images| images.events.push(row)).await?;
+        }
+        for (_, hold) in state.holds() {
+            let row = HoldRow::new(number(hold.event), hold, retention(state, hold));
+            writing.add(|images| images.holds.push(row)).await?;
+            moved.holds += 1;
+        }
+        for (_, booking) in state.bookings() {
+            let row = BookingRow::new(number(booking.event), booking);
+            writing.add(|images| images.bookings.push(row)).await?;
+            moved.bookings += 1;
+        }
+        for (_, block) in state.blocks() {
+            let row = BlockRow::new(number(block.event), block);
+            writing.add(|images| images.blocks.push(row)).await?;
+        }
+        for payment in state.payments() {
+            let row = PaymentRow::new(number(payment.event), payment);
+            writing.add(|images| images.payments.push(row)).await?;
+        }
+        // What each holder has is counted in what was written.
+        for event in state.events() {
+            writing.add(|images| images.recount.push(number(event.number))).await?;
+        }
+        writing.flush().await?;
+        Ok(moved)
+    }
+
+    async fn answers(&self, client: &Client) -> Result<usize, MoveError> {
+        let mut writing = Writing { client, images: Images::default(), rows: 0 };
+        let (mut count, mut last) = (0, 0);
+        loop {
+            let answers = self.0.answers_after(last, PIECE as u32)?;
+            let Some(newest) = answers.last() else { break };
+            last = newest.seq;
+            count += answers.len();
+            for answer in answers {
+                writing.add(|images| images.answers.push(answer_row(&answer))).await.map_err(unusable)?;
+            }
+        }
+        writing.flush().await.map_err(unusable)?;
+        Ok(count)
+    }
+}
+
+/// What an empty ledger says.
+struct Begun {
+    events: i32,
+    key_check: Option<Vec<u8>>,
+    now: Timestamp,
+}
+
+/// Locks the ledger: no server creates an event meanwhile.
+async fn begin(client: &Client) -> Result<Begun, CallError> {
+    let sql = "SELECT events, key_check, leasehold.now_ms() FROM leasehold.ledger FOR UPDATE";
+    let row = client.query_one(sql, &[]).await?;
+    Ok(Begun { events: row.get(0), key_check: row.get(1), now: time(row.get(2)) })
+}
+
+/// The event as if it were new, under the number it has, without an entry in the log.
+async fn add_event(client: &Client, event: &Event) -> Result<(), CallError> {
+    let no = number(event.number);
+    let added = create::add(client, event).await?;
+    assert!(added.is_ok_and(|(added, _)| added == no), "the events of a file have numbers without gaps");
+    client.execute("DELETE FROM leasehold.log WHERE event_no = $1", &[&no]).await?;
+    let sql = "UPDATE leasehold.events SET created_at = $2 WHERE no = $1";
+    client.execute(sql, &[&no, &millis(event.created_at)]).await?;
+    Ok(())
+}
+
+/// The event's row as it stands, and the entry that says so.
+fn last_entry(event: &Event, at: Timestamp) -> (EventRow, LogRow) {
+    let (no, version) = (number(event.number), event.version.cast_signed() + 1);
+    let rules = RulesRow::new(&event.policy, event.state);
+    let entry = LogRow {
+        event_no: no,
+        version,
+        at: millis(at),
+        kind: kind_number(Kind::EventUpdated),
+        seats: None,
+        pools: None,
+        rules: Some(rules.clone()),
+        subject: None,
+    };
+    let mut row = EventRow {
+        no,
+        id: event.id.as_str().to_owned(),
+        last_at: millis(at),
+        created_at: millis(event.created_at),
+        rules_version: version,
+        version,
+        rules,
+        seats_free: 0,
+        seats_held: 0,
+        seats_sold: 0,
+        seats_blocked: 0,
+    };
+    row.set_counts(event.counts());
+    (row, entry)
+}
+
+fn log_row(no: i32, change: &Change) -> LogRow {
+    let seats = change.seats.iter();
+    let seats = seats.flat_map(|update| [update.seat.0.cast_signed(), status_number(update.status).into()]);
+    let pools = change.pools.iter().flat_map(|(pool, counts)| {
+        let PoolCounts { capacity, held, sold, blocked } = *counts;
+        [pool.0, capacity, held, sold, blocked].map(u32::cast_signed)
+    });
+    LogRow {
+        event_no: no,
+        version: change.version.number.cast_signed(),
+        at: millis(change.at),
+        kind: kind_number(change.kind),
+        seats: (!change.seats.is_empty()).then(|| seats.collect()),
+        pools: (!change.pools.is_empty()).then(|| pools.collect()),
+        rules: None,
+        subject: change.hold.map(hold_id),
+    }
+}
+
+fn answer_row(answer: &KeptAnswer) -> AnswerRow {
+    AnswerRow {
+        scope: Uuid::from_u128(answer.key.scope),
+        fingerprint: Uuid::from_u128(answer.key.fingerprint),
+        event_no: number(answer.event),
+        at: millis(answer.at),
+        answer: to_hex(&answer.bytes),
+        number: None,
+        fences: None,
+    }
+}
+
+impl Writing<'_> {
+    async fn add(&mut self, add: impl FnOnce(&mut Images)) -> Result<(), CallError> {
+        add(&mut self.images);
+        self.rows += 1;
+        if self.rows >= PIECE { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> Result<(), CallError> {
+        let images = serde_json::to_string(&std::mem::take(&mut self.images))?;
+        self.rows = 0;
+        self.client.execute("SELECT leasehold.write_v1($1::text::json)", &[&images]).await?;
+        Ok(())
+    }
+}
