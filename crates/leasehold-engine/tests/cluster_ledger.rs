@@ -50,17 +50,19 @@ impl Bench {
         Locked(client)
     }
 
-    /// The answers to requests that are carried out as one batch: they queue while the only worker waits.
+    /// The answers to requests that are carried out in this order, as one batch: they queue while the only worker waits.
     async fn together(&self, venue: &Venue, requests: Vec<Request>) -> Vec<Result<Done, EngineError>> {
         let locked = self.lock(venue).await;
         let first = self.ask(hold_units(venue, 1, LONG_MS));
         let waits = "SELECT count(*) FROM pg_stat_activity
                      WHERE application_name = 'leasehold' AND wait_event_type = 'Lock'";
         self.until("the worker waits", async || self.number(waits).await == 1).await;
-        let asked: Vec<_> = requests.into_iter().map(|request| self.ask(request)).collect();
-        let count = asked.len();
-        let queued = || self.engine.meters().queue_depth.get();
-        self.until("all have queued", async || queued() == count as i64).await;
+        let mut asked = Vec::new();
+        for request in requests {
+            asked.push(self.ask(request));
+            let queued = || self.engine.meters().queue_depth.get();
+            self.until("it has queued, in order", async || queued() == asked.len() as i64).await;
+        }
         locked.0.batch_execute("COMMIT").await.expect("the lock is let go");
         first.await.unwrap().expect("the first hold");
         let mut answers = Vec::new();
@@ -138,6 +140,62 @@ async fn a_key_that_comes_twice_in_one_batch_has_one_effect_and_costs_its_neighb
     assert!(answers[2].as_ref().is_ok_and(|done| !done.replayed));
     let by_ledger = "SELECT count(*) FROM leasehold.answers WHERE number IS NOT NULL";
     assert_eq!(bench.number(by_ledger).await, 2, "the batch was not taken apart");
+    bench.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_sales_are_decided_by_the_ledger_itself_and_the_first_answer_stays_the_answer() {
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 1, 50).await;
+    let mut holds = Vec::new();
+    for seat in 0..4 {
+        let items = vec![ItemRequest::Seat(SeatNo(seat)), ItemRequest::Pool(PoolNo(0), 2)];
+        holds.push(held(bench.ask(hold_items(&venue, items, LONG_MS)).await.unwrap()));
+    }
+    let begin = BeginPayment { hold: holds[1].id, reference: reference("pay-1"), max_wait: None };
+    let begin = by_owner(&*bench.engine, holds[1].id, Command::BeginPayment(begin));
+    bench.ask(begin).await.unwrap().unwrap();
+    let sale = |hold: usize, payment: Option<&str>, scope| {
+        confirm(&*bench.engine, holds[hold].id, payment).with_key(key(scope, 1))
+    };
+    let again = sale(0, None, 1).command;
+    let requests = vec![
+        Request::new(again.clone())
+            .with_key(key(1, 1))
+            .with_secret(Some(bench.engine.secret_of(holds[0].id))),
+        sale(1, Some("pay-1"), 2),
+        sale(2, Some("pay-2"), 3),
+        // The same hold once more, with another payment, and somebody else's payment.
+        sale(2, Some("pay-3"), 4),
+        sale(3, Some("pay-2"), 5),
+    ];
+    let answers = bench.together(&venue, requests).await;
+    for (place, answer) in answers.iter().enumerate() {
+        match (place, answer.as_ref().map(|done| &done.outcome)) {
+            (0..=2, Ok(Outcome::Booking(sale))) => {
+                assert_eq!((sale.hold, &sale.items), (holds[place].id, &holds[place].items));
+            }
+            (3, Ok(Outcome::RefundDue(payment))) => assert_eq!(*payment, reference("pay-3")),
+            (4, Err(EngineError::Refused(Refusal::PaymentRefUsed))) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    // Only the ledger's own call leaves the booking beside the answer.
+    assert_eq!(bench.number("SELECT count(*) FROM leasehold.answers WHERE booking IS NOT NULL").await, 3);
+    let summary = bench.engine.event(&venue).await.unwrap();
+    assert_eq!((summary.counts.sold, summary.counts.held), (3, 1));
+    assert_eq!((summary.pools[0].sold, summary.pools[0].held), (6, 3));
+
+    let first = answers[0].as_ref().unwrap();
+    let Outcome::Booking(booking) = &first.outcome else { panic!("a sale") };
+    let cancel = Request::new(Command::CancelBooking(CancelBooking { booking: booking.id }));
+    bench.ask(cancel).await.unwrap().unwrap();
+    let secret = Some(bench.engine.secret_of(holds[0].id));
+    let repeated =
+        bench.ask(Request::new(again).with_key(key(1, 1)).with_secret(secret)).await.unwrap().unwrap();
+    assert!(repeated.replayed && repeated.outcome == first.outcome, "{repeated:?}");
+    let known = bench.engine.remembered(holds[0].id, secret, key(1, 1).unwrap()).await.unwrap().unwrap();
+    assert_eq!(known.outcome, first.outcome);
     bench.finish().await;
 }
 

@@ -45,6 +45,7 @@ pub(crate) struct Connection {
     pub(crate) load: Statement,
     pub(crate) write: Statement,
     pub(crate) hold: Statement,
+    pub(crate) confirm: Statement,
     /// The ledger's epoch when this connection was made.
     pub(crate) epoch: Epoch,
     driver: JoinHandle<()>,
@@ -95,7 +96,8 @@ impl Connection {
             let load = client.prepare(include_str!("sql/load.sql")).await?;
             let write = client.prepare("SELECT leasehold.write_v1($1::text::json)").await?;
             let hold = client.prepare(include_str!("sql/hold.sql")).await?;
-            Ok(Self { client, load, write, hold, epoch, driver })
+            let confirm = client.prepare(include_str!("sql/confirm.sql")).await?;
+            Ok(Self { client, load, write, hold, confirm, epoch, driver })
         };
         within(CONNECT_TIME_MAX, connecting).await
     }

@@ -140,11 +140,14 @@ pub(crate) async fn read_answer(
     client: &Client,
     key: &IdempotencyKey,
 ) -> Result<Option<AnswerRow>, CallError> {
-    let sql = "SELECT fingerprint, event_no, at, encode(answer, 'hex'), number, fences
+    let sql = "SELECT fingerprint, event_no, at, encode(answer, 'hex'), number, fences,
+                   (SELECT row_to_json(sale)::text FROM leasehold.bookings AS sale WHERE sale.id = answers.booking)
                FROM leasehold.answers WHERE scope = $1";
     let scope = Uuid::from_u128(key.scope);
     let row = within(CALL_TIME_MAX, client.query_opt(sql, &[&scope])).await?;
-    Ok(row.map(|row| AnswerRow {
+    let Some(row) = row else { return Ok(None) };
+    let booking: Option<&str> = row.get(6);
+    Ok(Some(AnswerRow {
         scope,
         fingerprint: row.get(0),
         event_no: row.get(1),
@@ -152,5 +155,6 @@ pub(crate) async fn read_answer(
         answer: row.get(3),
         number: row.get(4),
         fences: row.get(5),
+        booking: booking.map(serde_json::from_str).transpose()?,
     }))
 }

@@ -274,6 +274,7 @@ fn answer_row(answer: &KeptAnswer) -> AnswerRow {
         answer: to_hex(&answer.bytes),
         number: None,
         fences: None,
+        booking: None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! The cluster engine: any number of servers on one PostgreSQL database, the ledger, which decides everything.
 //!
 //! A caller's command goes into a bounded queue. A [`worker`] takes whatever has queued and has it carried out in
-//! one transaction: [`plain_holds`] by one call that the ledger decides itself, all else by the [`desk`], which locks
-//! the events concerned, loads what the commands are about and applies the rules of `leasehold-core`. The [`follower`] reads the log as it grows, from all servers, and
-//! tells readers and then callers. The [`sweeper`] ends what is over. No server keeps anything that another one needs.
+//! one transaction: [`plain_holds`] and [`plain_sales`] by one call that the ledger decides itself, all else by the
+//! [`desk`], which locks the events concerned, loads what the commands are about and applies the rules of
+//! `leasehold-core`. The [`follower`] reads the log as it grows, from all servers, and tells readers and then callers. The
+//! [`sweeper`] ends what is over. No server keeps anything that another one needs.
 //!
 //! Everything about one event happens under the lock of its row in `leasehold.events`, and by the ledger's clock,
 //! which is read under that lock. So its changes are in one order, and the log has no gaps.
@@ -18,6 +19,7 @@ mod part;
 
 mod desk;
 mod plain_holds;
+mod plain_sales;
 
 mod create;
 mod remembered;

@@ -28,6 +28,7 @@ pub(crate) fn answer_row(
         answer: to_hex(&bytes),
         number: None,
         fences: None,
+        booking: None,
     }
 }
 
@@ -36,23 +37,25 @@ pub(crate) fn done_of(row: &AnswerRow, key: &IdempotencyKey, halls: &Halls) -> R
     if row.fingerprint != Uuid::from_u128(key.fingerprint) {
         return Err(EngineError::KeyMismatch);
     }
-    let bytes = from_hex(&row.answer).ok_or(EngineError::Unknown)?;
-    answer_of(row, &bytes, halls)
-}
-
-/// The same, from bytes as they are.
-pub(crate) fn answer_of(row: &AnswerRow, bytes: &[u8], halls: &Halls) -> Result<Done, EngineError> {
-    let damaged = |error: Damaged| {
+    let at = time(row.at);
+    let outcome = outcome_of(row, at).map_err(|error: Damaged| {
         tracing::error!(%error, "an answer could not be read");
         EngineError::Unknown
-    };
-    let answer = get_answer(bytes, time(row.at)).map_err(damaged)?;
-    let mut outcome = answer.outcome;
-    if let (Outcome::Hold(hold), Some(number), Some(fences)) = (&mut outcome, row.number, &row.fences) {
-        place_in_time(hold, answer.at, number.unsigned_abs(), fences);
-    }
+    })?;
     let hall = halls.known(row.event_no).ok_or(EngineError::Unknown)?;
-    Ok(Done { outcome, venue: Arc::clone(&hall.venue), at: answer.at, replayed: true })
+    Ok(Done { outcome, venue: Arc::clone(&hall.venue), at, replayed: true })
+}
+
+fn outcome_of(row: &AnswerRow, at: Timestamp) -> Result<Outcome, Damaged> {
+    if let Some(booking) = &row.booking {
+        return Ok(Outcome::Booking(booking.as_made(EventNo(row.event_no.cast_unsigned()))?));
+    }
+    let bytes = from_hex(&row.answer).ok_or(Damaged)?;
+    let mut outcome = get_answer(&bytes, at)?.outcome;
+    if let (Outcome::Hold(hold), Some(number), Some(fences)) = (&mut outcome, row.number, &row.fences) {
+        place_in_time(hold, at, number.unsigned_abs(), fences);
+    }
+    Ok(outcome)
 }
 
 /// Makes of a hold as if made at 0, without fences, the one that the ledger granted.

@@ -162,6 +162,9 @@ pub(crate) struct AnswerRow {
     pub(crate) number: Option<i64>,
     #[serde(default, skip_serializing)]
     pub(crate) fences: Option<Vec<i64>>,
+    /// In place of the bytes.
+    #[serde(default, skip_serializing)]
+    pub(crate) booking: Option<BookingRow>,
 }
 
 /// A time as the ledger has it. None of ours is beyond its range, but for "never", which is no value.
@@ -392,6 +395,11 @@ impl BookingRow {
             booked_at: millis(booking.booked_at),
             cancelled_at: millis_unless_never(booking.cancelled_at),
         }
+    }
+
+    /// The booking as it was when it was made.
+    pub(crate) fn as_made(&self, event: EventNo) -> Result<Booking, Damaged> {
+        Self { cancelled: false, cancelled_at: None, ..self.clone() }.booking(event)
     }
 
     pub(crate) fn booking(self, event: EventNo) -> Result<Booking, Damaged> {

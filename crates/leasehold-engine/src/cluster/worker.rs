@@ -14,6 +14,7 @@ use super::create::create_event;
 use super::desk::{self, Carried, Job};
 use super::follower::News;
 use super::plain_holds::{PlainHold, Proposed, grant};
+use super::plain_sales::{is_plain_sale, sell};
 use super::shared::Shared;
 use crate::EngineError;
 
@@ -152,6 +153,11 @@ impl Worker {
             };
             return (carried, Vec::new());
         }
+        // Holds and sales are in batches of their own.
+        if jobs.iter().all(|job| is_plain_sale(&job.request.command)) {
+            let decided = sell(connection, &shared, jobs).await;
+            return (decided.carried, decided.undecided);
+        }
         let (mut plain, mut others) = (Vec::new(), Vec::new());
         let mut proposed = Proposed::default();
         for job in jobs {
@@ -190,12 +196,13 @@ impl Batch {
     }
 }
 
-/// New holds together, the rest together, and what changes an event alone: nobody waits for more than its kind.
+/// New holds together, sales together, the rest together, and what changes an event alone: nobody waits for more than its kind.
 fn sorted(jobs: Vec<Job>) -> Vec<Batch> {
-    let (mut holds, mut others, mut batches) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut holds, mut sales, mut others, mut batches) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
         match &job.request.command {
             Command::CreateHold(_) => holds.push(job),
+            command if is_plain_sale(command) => sales.push(job),
             Command::CreateEvent(_) | Command::UpdateEvent(_) => {
                 batches.extend(Batch::of(vec![job], By::Desk));
             }
@@ -203,6 +210,7 @@ fn sorted(jobs: Vec<Job>) -> Vec<Batch> {
         }
     }
     batches.extend(Batch::of(others, By::Desk));
+    batches.extend(Batch::of(sales, By::Ledger));
     // The last one is the first to be tried.
     batches.extend(Batch::of(holds, By::Ledger));
     batches

@@ -190,7 +190,9 @@ CREATE TABLE leasehold.answers (
     answer bytea NOT NULL,
     -- Of a new hold: its number and its seats' fences, which the ledger chose and the bytes do not have.
     number bigint,
-    fences bigint[]
+    fences bigint[],
+    -- Of a sale that the ledger made: its booking, in place of the bytes.
+    booking uuid
 );
 CREATE INDEX answers_by_age ON leasehold.answers (at);
 

@@ -93,7 +93,8 @@ BEGIN
             )),
         'answers', (SELECT json_agg(json_build_object(
                 'scope', scope, 'fingerprint', fingerprint, 'event_no', event_no, 'at', at,
-                'answer', encode(answer, 'hex'), 'number', number, 'fences', fences))
+                'answer', encode(answer, 'hex'), 'number', number, 'fences', fences,
+                'booking', (SELECT row_to_json(sale) FROM leasehold.bookings AS sale WHERE sale.id = answers.booking)))
             FROM leasehold.answers WHERE scope = ANY (in_scopes))
     );
 END $$;
