@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use leasehold_core::{
-    Command, CreateEvent, CreateHold, ItemRequest, Layout, Millis, Name, Policy, SeatNo, Text,
+    Command, ConfirmHold, CreateEvent, CreateHold, HoldId, ItemRequest, Layout, Millis, Name, Policy, SeatNo,
+    Text,
 };
 use leasehold_engine::{
-    ClusterEngine, ClusterOptions, Engine, EngineError, Request, SecretKey, Venue, check_ledger, new_hold_id,
+    ClusterEngine, ClusterOptions, Engine, EngineError, IdempotencyKey, Request, SecretKey, Venue,
+    check_ledger, new_booking_id, new_hold_id,
 };
 
 use crate::Bench;
@@ -30,11 +32,13 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
     let server = Postgres::start().await?;
     server.require_durable().await?;
     // In turns, so that a slow minute of the machine is in both.
-    let (mut ours, mut peer) = (0.0, 0.0);
+    let (mut ours, mut peer, mut sales) = (0.0, 0.0, 0.0);
     const TURNS: u32 = 2;
     for turn in 0..TURNS {
         peer += server.hold_by_hold(PEER_CLIENTS, duration / TURNS).await? / f64::from(TURNS);
-        ours += holds(&server, &format!("bench-{turn}"), duration / TURNS).await? / f64::from(TURNS);
+        let (held, sold) = holds_and_sales(&server, &format!("bench-{turn}"), duration / TURNS).await?;
+        ours += held / f64::from(TURNS);
+        sales += sold / f64::from(TURNS);
     }
     table.ratio(
         &format!("durable holds in the engine on PostgreSQL, distinct seats of one event, {CALLERS} callers"),
@@ -43,13 +47,15 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
         ours / peer,
         Aim::AtLeast(5.0),
     );
+    println!("the same holds confirmed, each under an idempotency key: {sales:.0}/s");
     let report = check_ledger(&server.url()).await?;
     ensure!(report.problems.is_empty(), "the ledger is not sound: {:?}", report.problems);
     Ok(())
 }
 
-/// Holds a second: every caller holds the next seat that nobody has.
-async fn holds(server: &Postgres, event: &str, duration: Duration) -> anyhow::Result<f64> {
+/// Holds a second: every caller holds the next seat that nobody has. Then sales a second: the same callers confirm what
+/// they hold.
+async fn holds_and_sales(server: &Postgres, event: &str, duration: Duration) -> anyhow::Result<(f64, f64)> {
     let options = ClusterOptions::new(server.url(), SecretKey::from_bytes([7; 32]));
     let engine = Arc::new(ClusterEngine::open(options).await?);
     let create = Command::CreateEvent(CreateEvent {
@@ -72,15 +78,49 @@ async fn holds(server: &Postgres, event: &str, duration: Duration) -> anyhow::Re
             ))
         })
         .collect();
-    let mut granted = 0;
+    let mut granted = Vec::new();
     for caller in callers {
-        granted += caller.await??;
+        granted.push(caller.await??);
     }
     let elapsed = begun.elapsed();
+    let count = granted.iter().map(Vec::len).sum::<usize>();
     let held = engine.event(&venue).await?.counts.held;
-    ensure!(held == granted, "{granted} holds were granted and {held} are there");
+    ensure!(held as usize == count, "{count} holds were granted and {held} are there");
+
+    let begun = Instant::now();
+    let callers: Vec<_> = granted
+        .into_iter()
+        .map(|holds| tokio::spawn(confirm(Arc::clone(&engine), holds, duration)))
+        .collect();
+    let mut sold = 0;
+    for caller in callers {
+        sold += caller.await??;
+    }
+    let selling = begun.elapsed();
+    let counted = engine.event(&venue).await?.counts.sold;
+    ensure!(counted == sold, "{sold} sales were answered and {counted} are there");
     engine.close().await;
-    Ok(f64::from(granted) / elapsed.as_secs_f64())
+    Ok((count as f64 / elapsed.as_secs_f64(), f64::from(sold) / selling.as_secs_f64()))
+}
+
+/// Confirms these holds, as many as there is time for.
+async fn confirm(engine: Arc<ClusterEngine>, holds: Vec<HoldId>, duration: Duration) -> anyhow::Result<u32> {
+    let begun = Instant::now();
+    let mut sold = 0;
+    for hold in holds {
+        if begun.elapsed() >= duration {
+            break;
+        }
+        let booking = new_booking_id();
+        let confirm = ConfirmHold { hold, booking, payment_ref: None, order_ref: None, items: None };
+        let key = IdempotencyKey { scope: booking.as_raw(), fingerprint: 1 };
+        let request = Request::new(Command::ConfirmHold(confirm))
+            .with_key(Some(key))
+            .with_secret(Some(engine.secret_of(hold)));
+        engine.execute(request).await?;
+        sold += 1;
+    }
+    Ok(sold)
 }
 
 async fn hold_seats(
@@ -88,21 +128,22 @@ async fn hold_seats(
     venue: Arc<Venue>,
     next_seat: Arc<AtomicU32>,
     duration: Duration,
-) -> anyhow::Result<u32> {
+) -> anyhow::Result<Vec<HoldId>> {
     let begun = Instant::now();
-    let mut granted = 0;
+    let mut granted = Vec::new();
     while begun.elapsed() < duration {
         let seat = next_seat.fetch_add(1, Ordering::Relaxed);
         ensure!(seat < ROWS * SEATS_PER_ROW, "the venue is too small for this machine");
+        let id = new_hold_id();
         let create = CreateHold {
             event: venue.number,
-            id: new_hold_id(),
+            id,
             items: vec![ItemRequest::Seat(SeatNo(seat))],
             holder: None,
             ttl: Some(Millis(20 * 60_000)),
         };
         match engine.execute(Request::new(Command::CreateHold(create))).await {
-            Ok(_) => granted += 1,
+            Ok(_) => granted.push(id),
             Err(EngineError::Overloaded) => tokio::task::yield_now().await,
             Err(other) => bail!("{other}"),
         }
