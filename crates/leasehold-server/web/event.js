@@ -13,6 +13,8 @@ import { wordsFor } from './words.js';
 const TICK_MS = 250;
 /** The server is asked how a hold stands no more often than this. */
 const CHECK_PAUSE_MS = 500;
+/** The two clocks of a machine part by more than this when it slept or was set. */
+const SLEPT_MS = 2_000;
 const CONNECTIONS = { connecting: 'Joining', live: 'Live', behind: 'Behind', missing: 'Missing' };
 
 const event = location.pathname.split('/')[2] ?? '';
@@ -26,6 +28,7 @@ let showing = '';
 let bank = new AbortController();
 let checking = false;
 let checkedAt = -Infinity;
+let clocksApart = Date.now() - performance.now();
 let frame = 0;
 /** A hold is being asked for: what becomes of its seats is told by the answer. */
 let asking = false;
@@ -278,8 +281,12 @@ function lost(seats) {
 function tick() {
   if (!cart.view || !view) return;
   view.update(map.connection);
+  // The steady clock stands still while some machines sleep, and the countdown with it.
+  const apart = Date.now() - performance.now();
+  const slept = Math.abs(apart - clocksApart) > SLEPT_MS;
+  clocksApart = apart;
   // Only the server knows whether it is over.
-  if (cart.remaining !== null && cart.remaining <= 0) check();
+  if (slept || (cart.remaining !== null && cart.remaining <= 0)) check();
 }
 
 /** Reads the hold again and follows it. */

@@ -8,7 +8,7 @@ use leasehold_api::{CreateHold, HoldList, HoldView, PatchHold, Problem, RevokeHo
 use leasehold_core::{Command, Refusal};
 use leasehold_engine::{EngineError, Venue};
 
-use super::{Write, answer, hold_id, json, secret, venue};
+use super::{Write, answer, hold_id, json, private, secret, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse, parse_optional};
 use crate::problem::ApiError;
@@ -59,7 +59,7 @@ pub(crate) async fn list(
     let now = app.engine.now();
     let next = page.items.last().filter(|_| page.more).map(|(place, _)| place.to_string());
     let holds = page.items.iter().map(|(_, hold)| wire::hold_view(&venue, hold, now)).collect();
-    Ok(json(StatusCode::OK, &HoldList { holds, next }))
+    Ok(private(json(StatusCode::OK, &HoldList { holds, next })))
 }
 
 /// Reads a hold.
