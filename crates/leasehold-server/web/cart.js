@@ -116,16 +116,19 @@ export class Cart extends EventTarget {
     }
   }
 
-  /** Asks whether the sale that this browser remembers is one of this server's. */
+  /** Asks whether the sale that this browser remembers is one of this server's, and still one. */
   async recheck() {
     const { hold_id, secret } = this.#stored;
     if (!hold_id) return;
+    let view;
     try {
-      const { body } = await ask(`/v1/holds/${hold_id}`, { secret });
-      if (body.state !== 'confirmed') this.forget();
+      view = (await ask(`/v1/holds/${hold_id}`, { secret })).body;
     } catch (problem) {
       if (problem.code === 'not-found') this.forget();
+      return;
     }
+    if (view.state !== 'confirmed' || view.booking_state === 'cancelled') this.forget();
+    if (view.booking_state === 'cancelled') throw new Problem({ code: 'hold-gone', state: 'cancelled', items: view.items });
   }
 
   #gone(state) {
@@ -177,8 +180,9 @@ export class Cart extends EventTarget {
 
   /** Somebody else, the shop, turned the hold into a sale. The hold says all that the ticket needs. */
   soldElsewhere() {
-    const { booking_id, items } = this.view;
+    const { booking_id, items, booking_state } = this.view;
     this.#sold({ booking_id, items });
+    if (booking_state === 'cancelled') this.forget();
   }
 
   #sold(booking) {

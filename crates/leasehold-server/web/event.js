@@ -56,12 +56,8 @@ async function ready() {
   write(at('name'), map.event.name);
   document.title = `${map.event.name} – tickets`;
   changed();
-  if (cart.booking) {
-    await cart.recheck();
-    return showCart();
-  }
   try {
-    await cart.resume();
+    await (cart.booking ? cart.recheck() : cart.resume());
   } catch (problem) {
     // A payment that the bank has settled meanwhile is confirmed all the same: late is not lost.
     const payment = problem.code === 'hold-gone' ? problem.document.payment : null;
@@ -78,7 +74,7 @@ function showCart() {
   if (!cart.view) return show('choose');
   if (cart.view.state === 'confirmed') {
     cart.soldElsewhere();
-    return show('done');
+    return show(cart.booking ? 'done' : 'choose');
   }
   if (cart.payment !== null) return pay(cart.payment);
   if (cart.view.state === 'confirming') return paidElsewhere();

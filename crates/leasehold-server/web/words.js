@@ -50,5 +50,6 @@ export function wordsFor(problem, { limit = 0 } = {}) {
 const ENDED = {
   expired: { tone: 'warn', title: 'Your time is over', text: 'Your seats went back on sale. If they are still free you can take them again.' },
   released: { tone: 'calm', title: 'Given back', text: 'Your seats are on sale again.' },
+  cancelled: { tone: 'bad', title: 'Your booking was cancelled', text: 'The organiser cancelled it, and the seats went back on sale. If money was taken, it comes back.' },
   revoked: { tone: 'bad', title: 'Taken back by the organiser', text: 'The organiser took these seats back. If money was taken, it comes back.' },
 };

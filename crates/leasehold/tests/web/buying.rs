@@ -1,6 +1,7 @@
 //! Buying: choose, hold, count down, extend, pay, confirm; and finding one's hold again.
 
 use leasehold_api::ItemSpec;
+use leasehold_client::Request;
 use leasehold_testkit::Screen;
 
 use crate::house::{House, rules};
@@ -31,8 +32,7 @@ async fn a_buyer_holds_two_seats_extends_pays_and_has_a_booking() {
     buyer.pay("pays").await;
     buyer.until_there("#done").await;
     let booking = buyer.text_of("#booking").await;
-    let read =
-        house.client().send(leasehold_client::Request::get(format!("/v1/bookings/{booking}"))).await.unwrap();
+    let read = house.client().send(Request::get(format!("/v1/bookings/{booking}"))).await.unwrap();
     assert_eq!(read.status, 200);
     assert_eq!(house.seats("gala").await, (78, 0, 2));
     buyer.until_sees("A-2-4", "sold").await;
@@ -41,6 +41,23 @@ async fn a_buyer_holds_two_seats_extends_pays_and_has_a_booking() {
     buyer.reload().await;
     assert_eq!(buyer.text_of("#booking").await, booking);
     buyer.click("#more").await;
+    buyer.until_there("#hold-chosen").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_booking_that_was_cancelled_is_no_ticket_any_more() {
+    let house = House::open();
+    house.sell("gala", 0, rules(60)).await;
+    let mut buyer = house.visitor("gala", Screen::PHONE).await;
+    buyer.take(&["A-1-1"]).await;
+    buyer.pay("pays").await;
+    buyer.until_there("#done").await;
+    let booking = buyer.text_of("#booking").await;
+    let cancel = Request::post(format!("/v1/bookings/{booking}/cancel"), &serde_json::json!({}));
+    assert_eq!(house.client().send(cancel).await.unwrap().status, 200);
+    buyer.reload().await;
+    buyer.until_says("Your booking was cancelled").await;
     buyer.until_there("#hold-chosen").await;
     buyer.assert_no_complaints().await;
 }
