@@ -9,6 +9,8 @@ import { random } from './dom.js';
 
 /** Less is shown than there is, so that nobody presses "pay" in the last instant and is refused. */
 const MARGIN_MS = 2_000;
+/** Nobody can ask for more at once. */
+const EXTEND_MAX_MS = 24 * 60 * 60 * 1_000;
 const ENDED = new Set(['released', 'expired', 'revoked']);
 
 export class Cart extends EventTarget {
@@ -38,6 +40,17 @@ export class Cart extends EventTarget {
   /** True while this browser remembers a hold that the server could not be asked about. */
   get isUnseen() {
     return Boolean(this.#stored.hold_id ?? this.#stored.pending) && this.view === null && this.booking === null;
+  }
+
+  /** True when the hold has ended and only a payment that is under way may still bring it back. */
+  get isOver() {
+    return ENDED.has(this.view?.state);
+  }
+
+  /** Milliseconds that the hold lasts in all, as the buyer sees it. */
+  get total() {
+    const { created_at, expires_at } = this.view;
+    return Math.max(1, Date.parse(expires_at) - Date.parse(created_at) - MARGIN_MS);
   }
 
   get extended() {
@@ -134,13 +147,16 @@ export class Cart extends EventTarget {
   #gone(state) {
     const items = this.view?.items ?? [];
     const payment = this.payment;
+    if (this.view) this.#take({ ...this.view, state }, 0);
     // A payment that is still under way may yet need the secret.
     if (payment === null) this.forget();
     throw new Problem({ code: 'hold-gone', state, items, payment });
   }
 
+  /** Adds that much to what is left, as far as the event allows. */
   async extend(ms) {
-    const answer = await this.#change({ method: 'PATCH', body: { extend_ms: ms } });
+    const extend_ms = Math.min(Math.ceil(Math.max(0, this.#deadline - performance.now()) + ms), EXTEND_MAX_MS);
+    const answer = await this.#change({ method: 'PATCH', body: { extend_ms } });
     this.#write({ ...this.#stored, extended: true });
     await this.#follow(answer);
   }

@@ -6,7 +6,7 @@ const TOGETHER_MAX = 10;
 
 /**
  * @param {{map: any, onHold: (items: object[]) => void}} context
- * @returns {{elements: HTMLElement[], heading: HTMLElement, update: () => void, choose: (way: string) => void, busy: (is: boolean) => void}}
+ * @returns {{elements: HTMLElement[], heading: HTMLElement, update: () => void, choose: (way: string, pool?: string) => void, busy: (is: boolean) => void}}
  */
 export function chooseView({ map, onHold }) {
   let way = 'map';
@@ -47,9 +47,10 @@ export function chooseView({ map, onHold }) {
       return make('label', {}, radio, names[name]);
     }));
 
-  function choose(name) {
+  function choose(name, which) {
     way = name;
     radios.get(name).checked = true;
+    if (which !== undefined) pool.value = which;
     update();
   }
 

@@ -6,7 +6,7 @@ import { make, write } from './dom.js';
 export function salesView(desk) {
   const tiles = [['granted', 'Holds granted'], ['refused', 'Refused'], ['sold', 'Sold'], ['expired', 'Expired']].map(([key, name]) => {
     const value = make('b.figures', {}, '–');
-    return { key, value, element: make('div.tile', {}, make('span', {}, name), value, make('small', {}, 'per second')) };
+    return { key, value, element: make('div.tile', {}, make('span', {}, name), value, make('small', {}, 'per second, all events')) };
   });
   // In a rush thousands are refused for each one that is granted, so they have a scale of their own.
   const charts = [

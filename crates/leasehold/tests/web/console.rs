@@ -67,6 +67,26 @@ async fn an_operator_takes_a_hold_back_with_a_reason_and_the_log_says_why_it_was
 }
 
 #[tokio::test]
+async fn the_seat_that_is_shown_follows_its_owners_however_fast_they_change() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let first = house.hold("gala", ItemSpec::seat("A-1-2"), "ada").await;
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    operator.click_seat("A-1-2").await;
+    operator.until("document.getElementById('owner')?.innerText.includes('ada')").await;
+    // Free and held again at once: the seat looks the same, and another one has it.
+    let release = Request::delete(format!("/v1/holds/{}", first.hold_id)).secret(first.secret.unwrap());
+    assert_eq!(house.client().send(release).await.unwrap().status, 200);
+    let second = house.hold("gala", ItemSpec::seat("A-1-2"), "grace").await;
+    operator.until("document.getElementById('owner')?.innerText.includes('grace')").await;
+    let confirm = Request::post(format!("/v1/holds/{}/confirm", second.hold_id), &json!({}));
+    assert_eq!(house.client().send(confirm.secret(second.secret.unwrap())).await.unwrap().status, 201);
+    operator.until("document.getElementById('owner')?.dataset.state === 'Sold'").await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn an_operator_blocks_seats_with_a_reason_and_ends_the_block() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;

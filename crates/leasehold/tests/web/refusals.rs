@@ -66,8 +66,34 @@ async fn a_seat_that_was_taken_a_moment_ago_is_refused_in_words() {
     buyer.run(script).await;
     buyer.until_says("Taken a moment ago").await;
     buyer.until_says("Seat A-1-1 was taken by someone else just now").await;
+    // That the seat went comes by the stream as well, and does not push the offers of two aside.
+    buyer.until_sees("A-1-1", "held").await;
     assert_eq!(buyer.run("return document.querySelectorAll('.offers button').length;").await, 3);
+    assert!(buyer.text_of(".offers button").await.starts_with("Hold "));
     assert_eq!(house.seats("gala").await, (79, 1, 0), "all or none: the second one is not held either");
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_chosen_seat_that_goes_is_replaced_beside_those_that_stay() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    for seat in ["A-1-1", "A-1-2", "A-1-3"] {
+        buyer.click_seat(seat).await;
+    }
+    buyer.until("document.querySelectorAll('.chip').length === 3").await;
+    house.hold("gala", ItemSpec::seat("A-1-3"), "somebody").await;
+    buyer.until_says("Someone was faster").await;
+    buyer.until("document.querySelectorAll('.chip').length === 2").await;
+    buyer.click(".offers button").await;
+    buyer.until("document.querySelectorAll('.chip').length === 3").await;
+    buyer.click("#hold-chosen").await;
+    buyer.until_there("#countdown").await;
+    let mine = buyer.run("return document.getElementById('map').getAttribute('mine');").await;
+    let mine: Vec<&str> = mine.as_str().unwrap().split(' ').collect();
+    assert!(mine.len() == 3 && mine.contains(&"A-1-1") && mine.contains(&"A-1-2"), "{mine:?}");
+    assert_eq!(house.seats("gala").await, (76, 4, 0));
     buyer.assert_no_complaints().await;
 }
 
