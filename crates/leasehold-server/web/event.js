@@ -192,7 +192,7 @@ async function refused(problem, { wanted = [], items = [] } = {}) {
   const offers = [];
   if (problem.code === 'seat-taken') {
     toldTaken = problem.document.seats ?? [];
-    offers.push(...alternatives(wanted, toldTaken, (group) => ({ text: 'Hold', go: () => hold(group.map((seat) => ({ seat }))) })));
+    offers.push(...alternatives(wanted, toldTaken, holdInstead));
   }
   if (problem.code === 'sold-out') offers.push(...fewer(problem.document, items));
   if (problem.code === 'hold-gone' || problem.code === 'hold-expired') offers.push(...again(problem.document.items ?? cart.view?.items ?? []));
@@ -278,16 +278,21 @@ function connected(state) {
 function lost(seats) {
   if (showing !== 'choose' || asking || seats.every((seat) => toldTaken.includes(seat))) return;
   const which = seats.length === 1 ? map.wordsFor(seats[0]) : plural(seats.length, 'of your seats', 'of your seats');
-  const offers = alternatives(seats, seats, (group) => ({ text: 'Choose', go: () => chooseAlso(group) }));
+  const offers = alternatives(seats, seats, map.chosen.length === 0 ? holdInstead : chooseAlso);
   notice({ tone: 'warn', title: 'Someone was faster', text: `${which} just went to someone else, and is no longer among your chosen ones.`, offers });
 }
 
-/** Takes these in place of those that were lost, beside what is still chosen. */
-function chooseAlso(seats) {
-  notice(null);
-  map.setAttribute('chosen', [...map.chosen, ...seats].join(' '));
-  view.update(map.connection);
-}
+const holdInstead = (seats) => ({ text: 'Hold', go: () => hold(seats.map((seat) => ({ seat }))) });
+
+/** In place of those that were lost, beside what is still chosen. */
+const chooseAlso = (seats) => ({
+  text: 'Choose',
+  go: () => {
+    notice(null);
+    map.setAttribute('chosen', [...map.chosen, ...seats].join(' '));
+    view.update(map.connection);
+  },
+});
 
 function tick() {
   if (!cart.view || !view) return;

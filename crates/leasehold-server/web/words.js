@@ -19,7 +19,7 @@ export function wordsFor(problem, { limit = 0 } = {}) {
       const free = document.available ?? 0;
       const returning = document.returning ?? 0;
       const title = document.pool ? 'Not that many left' : 'No such seats together';
-      const left = free === 0 ? (document.pool ? 'Nothing is free right now' : 'There is no such group of free seats next to each other') : `${plural(free, 'place is', 'places are')} free${document.pool ? '' : ', but not next to each other'}`;
+      const left = free === 0 ? (document.pool ? 'Nothing is free right now' : 'There is no such group of free seats') : `${plural(free, 'place is', 'places are')} free${document.pool ? '' : ', but not together'}`;
       const carts = returning > 0 ? ` ${plural(returning, 'is', 'are')} in other people’s carts and may come back in a few minutes.` : ' Nothing is in other people’s carts.';
       return { tone: 'warn', title: free === 0 && document.pool ? 'Sold out for now' : title, text: `${left}.${carts}` };
     }

@@ -167,16 +167,15 @@ async fn a_page_that_was_closed_while_the_answer_was_on_its_way_finds_the_hold_i
     let house = House::open();
     house.sell("gala", 0, rules(120)).await;
     let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
-    // The request is on its way and the page is gone before the answer: only the key was written down.
-    buyer
-        .run(
-            "const pending = { key: 'lost-answer', body: { items: [{ seat: 'A-1-1' }], holder: 'me' } };
-             localStorage.setItem('leasehold:cart:gala', JSON.stringify({ pending }));
-             await fetch('/v1/events/gala/holds', { method: 'POST', body: JSON.stringify(pending.body),
-               headers: { 'content-type': 'application/json', 'idempotency-key': pending.key } });",
-        )
-        .await;
+    buyer.click_seat("A-1-1").await;
+    // The request arrives, and the page is gone before the answer.
+    let lose = "const send = window.fetch;
+        window.fetch = async (...request) => { await send(...request); window.arrived = true; return new Promise(() => {}); };
+        document.getElementById('hold-chosen').click();";
+    buyer.run(lose).await;
+    buyer.until("window.arrived").await;
     assert_eq!(house.seats("gala").await, (79, 1, 0));
+    assert_eq!(buyer.run("return document.getElementById('countdown');").await, serde_json::Value::Null);
     buyer.reload().await;
     buyer.until_there("#countdown").await;
     buyer.until_says("Section A, row 1, seat 1").await;
