@@ -15,6 +15,7 @@ async fn a_buyer_holds_two_seats_extends_pays_and_has_a_booking() {
     buyer.click_seat("A-2-4").await;
     buyer.until("document.querySelectorAll('.chip').length === 2").await;
     buyer.click("#hold-chosen").await;
+    buyer.until("document.getElementById('speech').textContent === 'Held for you.'").await;
 
     // The countdown is the server's answer less a margin, and runs.
     let first = buyer.countdown().await;

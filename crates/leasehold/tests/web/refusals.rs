@@ -158,8 +158,16 @@ async fn a_chosen_seat_that_goes_is_replaced_beside_those_that_stay() {
         buyer.click_seat(seat).await;
     }
     buyer.until("document.querySelectorAll('.chip').length === 3").await;
+    // What appears by itself moves no button under the pointer. The browser does not count what follows a click.
+    let watch = "await new Promise((next) => setTimeout(next, 600));
+        window.shifts = [];
+        new PerformanceObserver((list) => window.shifts.push(...list.getEntries().filter((one) => !one.hadRecentInput)))
+          .observe({ type: 'layout-shift' });";
+    buyer.run(watch).await;
     house.hold("gala", ItemSpec::seat("A-1-3"), "somebody").await;
     buyer.until_says("Someone was faster").await;
+    let shifted = buyer.run("return window.shifts.reduce((sum, one) => sum + one.value, 0);").await;
+    assert!(shifted.as_f64().unwrap() < 0.02, "the page jumped by {shifted}");
     buyer.until("document.querySelectorAll('.chip').length === 2").await;
     buyer.click(".offers button").await;
     buyer.until("document.querySelectorAll('.chip').length === 3").await;
