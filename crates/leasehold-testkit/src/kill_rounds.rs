@@ -32,6 +32,8 @@ pub struct KeyRounds {
     pub answered_first: usize,
     /// Requests without an answer.
     pub unanswered: usize,
+    /// Those of them that were committed: the kill fell between the commit and the answer.
+    pub committed_unanswered: usize,
     /// What went wrong, in words; empty when every repetition found its one effect.
     pub complaints: Vec<String>,
 }
@@ -93,7 +95,10 @@ pub async fn repeat_after_kill(
                     seen.complaints.push(format!("round {round}: {first:?} became {answer:?}"));
                 }
             }
-            (Outcome::NoAnswer, Some(_)) => seen.unanswered += 1,
+            (Outcome::NoAnswer, Some(_)) => {
+                seen.unanswered += 1;
+                seen.committed_unanswered += usize::from(answer.header("idempotency-replayed").is_some());
+            }
             (Outcome::NotSent, Some(_)) => {}
         }
         let view = stage.desk(1).show_event("keys").await;

@@ -1,9 +1,16 @@
 //! The command at a terminal: what it prints, and what it exits with.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use leasehold_api::{ConfirmHold, CreateEvent, CreateHold, HoldView, ItemSpec, RefundView, SeatSpec};
+use leasehold_api::{
+    BookingView, ConfirmHold, CreateEvent, CreateHold, HoldView, ItemSpec, LockGrant, LockView, PoolSpec,
+    RefundView, SeatSpec,
+};
 use leasehold_client::{Client, Request};
 use leasehold_testkit::Launch;
 
@@ -62,6 +69,58 @@ async fn a_running_server_is_listed_checked_and_copied() {
     let checked = leasehold(&["check", copy, "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
     assert_eq!((report["events"].as_u64(), report["holds"].as_u64()), (Some(1), Some(1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_made_while_the_server_sells_has_all_that_was_granted_before_it() {
+    const BUYERS: usize = 8;
+    let binary = Path::new(env!("CARGO_BIN_EXE_leasehold"));
+    let folder = tempfile::tempdir().unwrap();
+    let (data, copy) = (folder.path().join("shop.db"), folder.path().join("copy.db"));
+    let server = Launch::new(binary, &data).start();
+    let pools = vec![PoolSpec { id: "floor".to_owned(), capacity: 1_000_000 }];
+    let event = CreateEvent { id: "gala".to_owned(), pools, ..CreateEvent::default() };
+    let mut client = Client::new(server.address());
+    assert_eq!(client.send(Request::post("/v1/events", &event)).await.unwrap().status, 201);
+    let (granted, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+    let buyers = (0..BUYERS).map(|_| {
+        let mut client = Client::new(server.address());
+        let (granted, stop) = (Arc::clone(&granted), Arc::clone(&stop));
+        tokio::spawn(async move {
+            let body = CreateHold { items: vec![ItemSpec::pool("floor", 1)], ..CreateHold::default() };
+            while !stop.load(Ordering::Relaxed) {
+                let answer = client.send(Request::post("/v1/events/gala/holds", &body)).await.unwrap();
+                granted.lock().unwrap().push(answer.json::<HoldView>().unwrap());
+            }
+        })
+    });
+    let buyers: Vec<_> = buyers.collect();
+    let count = || granted.lock().unwrap().len();
+    while count() < 500 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let before = granted.lock().unwrap().clone();
+    let args = ["backup", data.to_str().unwrap(), "--to", copy.to_str().unwrap()].map(str::to_owned);
+    let copied =
+        tokio::task::spawn_blocking(move || leasehold(&args.each_ref().map(String::as_str))).await.unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    assert!(count() > before.len() + BUYERS, "the server sold while it was copied");
+    stop.store(true, Ordering::Relaxed);
+    for buyer in buyers {
+        buyer.await.unwrap();
+    }
+    drop(server);
+
+    let checked = leasehold(&["check", copy.to_str().unwrap()]);
+    assert!(checked.status.success() && stdout(&checked).contains("all invariants hold"), "{checked:?}");
+    let restored = Launch::new(binary, &copy).start();
+    let mut client = Client::new(restored.address());
+    for hold in before {
+        let read = Request::get(format!("/v1/holds/{}", hold.hold_id)).secret(hold.secret.unwrap());
+        let read = client.send(read).await.unwrap();
+        assert_eq!(read.status, 200, "{} was granted before the copy and is not in it", hold.hold_id);
+        assert_eq!(read.json::<HoldView>().unwrap().state, "held");
+    }
 }
 
 #[tokio::test]
@@ -156,11 +215,83 @@ fn rush_sells_exactly_what_there_is_and_says_so() {
     assert!(page.contains("<svg") && page.contains("exactly 3 of 3"), "the report shows the verdict");
 }
 
+/// The policy in a refusal tells which rate the server was given.
+#[tokio::test]
+async fn a_flag_is_over_the_environment_and_that_is_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("leasehold.toml");
+    std::fs::write(&config, "event_rate = \"3:1\"\nrequire_idempotency_key = true\n").unwrap();
+    let data = folder.path().join("shop.db");
+    let launch = Launch::new(Path::new(env!("CARGO_BIN_EXE_leasehold")), &data);
+    let from_file = launch.args(&["--config", config.to_str().unwrap()]);
+    let from_variable = from_file.clone().variable("LEASEHOLD_EVENT_RATE", "5:1");
+    let from_flag = from_variable.clone().args(&["--event-rate", "7:1"]);
+    for (launch, rate) in [(from_file, 3), (from_variable, 5), (from_flag, 7)] {
+        let server = launch.start();
+        let mut client = Client::new(server.address());
+        let seats = vec![SeatSpec::Id("A-1".to_owned())];
+        let event = CreateEvent { id: "gala".to_owned(), seats, ..CreateEvent::default() };
+        client.send(Request::post("/v1/events", &event).idempotency_key("event")).await.unwrap();
+        let hold = CreateHold { items: vec![ItemSpec::seat("A-1")], ..CreateHold::default() };
+        let hold = Request::post("/v1/events/gala/holds", &hold);
+        let keyless = client.send(hold.clone()).await.unwrap();
+        assert_eq!(keyless.code().as_deref(), Some("idempotency-missing"), "the rest comes from the file");
+        let mut limited = None;
+        for attempt in 0..50 {
+            let answer = client.send(hold.clone().idempotency_key(format!("hold-{attempt}"))).await.unwrap();
+            limited = limited.or(Some(answer).filter(|answer| answer.status == 429));
+        }
+        let limited = limited.expect("fifty at once are more than a burst of one");
+        assert_eq!(limited.headers["ratelimit-policy"], format!("\"event\";q={rate};w=1"));
+    }
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_lines_that_the_demo_prints_can_be_pasted() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    demo.args(["demo", "--listen", "127.0.0.1:0", "--crowd", "0"]).stdout(Stdio::piped());
+    let mut demo = Ended(demo.spawn().unwrap());
+    let printed = BufReader::new(demo.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let printed: Vec<String> = printed.take_while(|line| !line.starts_with("Ctrl-C")).collect();
+    let indented = printed.iter().filter(|line| line.starts_with("  ") && !line.contains("cargo run"));
+    let script: Vec<&str> = indented.map(String::as_str).collect();
+    assert_eq!(script.iter().filter(|line| line.contains("curl")).count(), 4, "{printed:#?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    // The answers end without a new line.
+    let script = script.join("\n").replace("curl -s", "echo; curl -sS --fail-with-body");
+    let script = format!("set -eu; {script}");
+    let pasted = Command::new("sh").args(["-c", &script]).current_dir(&folder).output().unwrap();
+    assert!(pasted.status.success(), "{pasted:?}\n{script}");
+    let answers = stdout(&pasted);
+    let mut answers = answers.lines().filter(|line| !line.is_empty());
+    let hold: HoldView = serde_json::from_str(answers.next().unwrap()).unwrap();
+    assert_eq!(hold.items.len(), 4, "a seat, two together, and two standing places: {hold:?}");
+    let booking: BookingView = serde_json::from_str(answers.next().unwrap()).unwrap();
+    assert_eq!(booking.items, hold.items);
+    let grant: LockGrant = serde_json::from_str(answers.next().unwrap()).unwrap();
+    let lock: LockView = serde_json::from_str(answers.next().unwrap()).unwrap();
+    assert_eq!((lock.fence, lock.label.as_deref()), (grant.fence, Some("me")));
+}
+
 #[test]
 fn help_has_examples_and_completions_are_printed() {
-    for command in ["serve", "demo", "check", "backup", "events", "holds", "refunds", "run", "doctor"] {
-        let help = leasehold(&[command, "--help"]);
-        assert!(help.status.success() && stdout(&help).contains("Examples:"), "{command}");
+    let commands =
+        ["serve", "demo", "rush", "check", "backup", "events", "holds", "refunds", "run", "lock", "doctor"];
+    let of_locks = ["acquire", "renew", "release", "ls", "why"].map(|command| ["lock", command]);
+    for command in commands.iter().map(std::slice::from_ref).chain(of_locks.iter().map(|pair| &pair[..])) {
+        let help = leasehold(&[command, &["--help"]].concat());
+        assert!(help.status.success() && stdout(&help).contains("Examples:"), "{command:?}");
     }
     for shell in ["bash", "zsh", "fish"] {
         assert!(stdout(&leasehold(&["completions", shell])).contains("leasehold"), "{shell}");

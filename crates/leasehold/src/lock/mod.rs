@@ -18,6 +18,10 @@ const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// What `leasehold lock` can be told.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  leasehold lock acquire deploy --ttl 10m
+  leasehold lock ls
+  leasehold lock why deploy")]
 pub(crate) struct LockArgs {
     #[command(subcommand)]
     command: LockCommand,
