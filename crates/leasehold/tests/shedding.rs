@@ -144,7 +144,7 @@ async fn a_stream_too_many_is_turned_away_until_another_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_connection_is_closed_and_a_quiet_stream_is_not() {
-    let idle_timeout = Duration::from_millis(500);
+    let idle_timeout = Duration::from_secs(2);
     let config = ServerConfig { idle_timeout, ..ServerConfig::default() };
     let server = Server::start(1_024, config).await;
     let mut stream = RawConnection::open(&server.address).unwrap();
@@ -168,7 +168,7 @@ async fn a_silent_connection_is_closed_and_a_quiet_stream_is_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_does_not_read_its_answers_is_shown_out() {
     const REQUESTS: usize = 200;
-    let write_timeout = Duration::from_millis(500);
+    let write_timeout = Duration::from_secs(1);
     let config = ServerConfig { write_timeout, ..ServerConfig::default() };
     let server = Server::start(1_024, config).await;
     // Small buffers, so that few answers fill them.
