@@ -14,18 +14,8 @@ const ARROWS: [(&str, &[&str]); 8] = [
     ("leasehold-lock", &["leasehold-core"]),
     ("leasehold-server", &["leasehold-api", "leasehold-core", "leasehold-engine", "leasehold-lock"]),
     ("leasehold-client", &["leasehold-api"]),
-    // For tests only: nothing may depend on it except in `[dev-dependencies]`.
-    (
-        "leasehold-testkit",
-        &[
-            "leasehold-api",
-            "leasehold-client",
-            "leasehold-core",
-            "leasehold-engine",
-            "leasehold-lock",
-            "leasehold-server",
-        ],
-    ),
+    // For tests only: nothing may depend on it except in `[dev-dependencies]`. What it judges, it does not know.
+    ("leasehold-testkit", &["leasehold-api", "leasehold-client", "leasehold-lock"]),
     (
         "leasehold",
         &[
