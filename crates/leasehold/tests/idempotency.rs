@@ -94,6 +94,30 @@ async fn a_storm_of_one_event_makes_one_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn while_the_first_is_worked_on_a_repetition_is_told_to_come_back() {
+    let (stage, mut desk) = open().await;
+    // The writer waits for whoever else has the file, so nothing is answered meanwhile.
+    let other = rusqlite::Connection::open(stage.data()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let body = CreateHold { items: vec![ItemSpec::seat("A-1")], ..CreateHold::default() };
+    let request = Request::post("/v1/events/gala/holds", &body).idempotency_key("in-flight");
+    let mut senders = JoinSet::new();
+    for number in 1..=2 {
+        let (mut desk, request) = (stage.desk(number), request.clone());
+        senders.spawn(async move { desk.send(request).await });
+    }
+    let in_flight = senders.join_next().await.unwrap().unwrap();
+    assert_eq!((in_flight.status, in_flight.code().as_deref()), (409, Some("idempotency-in-flight")));
+    assert!(in_flight.header("retry-after").is_some(), "{in_flight:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+    let first = senders.join_next().await.unwrap().unwrap();
+    assert_eq!(first.status, 201, "{first:?}");
+    let again = desk.send(request).await;
+    assert_eq!((&again.body, again.header("idempotency-replayed")), (&first.body, Some("true")));
+    stage.judge().await.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_repeated_after_a_crash_finds_its_one_effect() {
     const ROUNDS: usize = 60;
     let mut random = Random::new(Random::seed_of_this_run("idempotency"));

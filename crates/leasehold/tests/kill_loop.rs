@@ -1,11 +1,20 @@
 //! The process is killed without warning, again and again, under load: what it acknowledged is still true.
 
 use std::path::Path;
+use std::process::Command;
 
-use leasehold_testkit::{Random, Shop, Stage, Workload, kill_rounds};
+use leasehold_testkit::{Random, Shop, Stage, Workload, kill_rounds_with};
 
 const KILLS: usize = 100;
 const BUYERS: usize = 32;
+
+/// The file as the kill left it, its write-ahead log beside it, keeps every invariant.
+fn assert_sound(data: &Path) {
+    let checked = Command::new(env!("CARGO_BIN_EXE_leasehold")).arg("check").arg(data).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success() && said.contains("all invariants hold"), "{checked:?}");
+    assert!(said.contains("1 events, 12 seats"), "what was written can be read: {said}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_acknowledged_survives_a_hundred_kills() {
@@ -15,7 +24,13 @@ async fn everything_acknowledged_survives_a_hundred_kills() {
     let mut workload = Workload::new(random.next_u64(), BUYERS, Shop::small(), &stage.history);
     workload.open_shop(stage.address()).await;
 
-    let kills = kill_rounds(&mut stage, &mut workload, &mut random, KILLS).await;
+    let data = stage.data();
+    let look = |kill| {
+        if kill % 10 == 0 {
+            assert_sound(&data);
+        }
+    };
+    let kills = kill_rounds_with(&mut stage, &mut workload, &mut random, KILLS, look).await;
     println!("seed {seed}: {kills:?}");
     let most = KILLS * 7 / 10;
     assert!(kills.after_work >= most, "too many lives without acknowledged work: {kills:?}");
