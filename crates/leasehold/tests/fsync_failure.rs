@@ -6,8 +6,9 @@ use std::time::Duration;
 use leasehold_testkit::{Random, Shop, Stage, SyncFault, Workload, fail_syncs};
 
 /// After how many syncs of one thread they begin to fail.
-const FAIL_FROM: [u32; 6] = [1, 2, 5, 12, 30, 80];
-const BUYERS: usize = 8;
+const FAIL_FROM: [u32; 11] = [1, 2, 5, 6, 7, 8, 9, 10, 12, 30, 80];
+/// Few, so that those in the commit that fails asked after the last good one.
+const BUYERS: usize = 2;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_failed_sync_the_process_stops_and_what_it_acknowledged_is_kept() {
