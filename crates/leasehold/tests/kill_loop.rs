@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use leasehold_testkit::{Random, Shop, Stage, Workload, kill_rounds_with};
+use leasehold_testkit::{History, Operation, Random, Shop, Stage, Workload, kill_rounds_with};
 
 const KILLS: usize = 100;
 const BUYERS: usize = 32;
@@ -14,6 +14,33 @@ fn assert_sound(data: &Path) {
     let said = String::from_utf8_lossy(&checked.stdout);
     assert!(checked.status.success() && said.contains("all invariants hold"), "{checked:?}");
     assert!(said.contains("1 events, 12 seats"), "what was written can be read: {said}");
+}
+
+/// What was answered as it should be: a rule that no request puts to the test has kept nothing.
+fn assert_everything_was_done(history: &History) {
+    let writes = [
+        ("POST", "/blocks", ""),
+        ("DELETE", "/blocks/", ""),
+        ("PATCH", "/v1/events/", "capacity"),
+        ("POST", "/holds", "best"),
+        ("PATCH", "/v1/holds/", "add"),
+        ("PATCH", "/v1/holds/", "remove"),
+        ("POST", "/confirm", "items"),
+        ("POST", "/cancel", ""),
+        ("POST", "/payment/failed", ""),
+    ];
+    for (method, path, word) in writes {
+        let done = history.count_since(0, |operation| {
+            let request = &operation.request;
+            let named = request.method == method && request.path.contains(path);
+            named && String::from_utf8_lossy(&request.body).contains(word) && operation.acknowledged()
+        });
+        assert!(done > 0, "no {method} {path} with {word:?} was acknowledged");
+    }
+    let refund = |operation: &Operation| {
+        operation.answer().is_some_and(|answer| answer.code().as_deref() == Some("refund-due"))
+    };
+    assert!(history.count_since(0, refund) > 0, "no payment came too late");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,5 +68,6 @@ async fn everything_acknowledged_survives_a_hundred_kills() {
     checked.assert_clean();
     checked.assert_meaningful(KILLS * 20);
     assert!(checked.unknown >= most);
+    assert_everything_was_done(&stage.history);
     assert!(!stage.server.log().contains("panicked"), "the last life panicked:\n{}", stage.server.log());
 }
