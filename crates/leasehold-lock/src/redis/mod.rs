@@ -480,10 +480,11 @@ impl Backend for Redis {
 
     async fn watch(&self, request: &Request<'_>, name: &LockName) -> Result<Watch, StoreError> {
         let place = self.place(name);
-        let watch = self.bells.watch(match request.order {
+        let what = match request.order {
             Order::Any => &place.lock,
             Order::Fifo => request.owner.as_str(),
-        });
+        };
+        let watch = self.bells.watch_on(Some(place.slot), what);
         self.link.listen(place.slot).await?;
         Ok(watch)
     }
