@@ -467,6 +467,10 @@ impl Backend for Redlock {
         }
     }
 
+    fn is_settling(&self) -> bool {
+        self.inner.debts.is_any()
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError> {
         self.inner.view(name).await
     }

@@ -112,6 +112,22 @@ pub async fn release_dropped_at_any_await_still_releases(store: Store) {
     panic!("it never finished");
 }
 
+/// Giving back what has no guard. Nothing is begun before the first poll.
+pub async fn release_without_a_guard_dropped_at_any_await_still_releases(store: Store) {
+    let locker = Locker::with_settings(store.clone(), Settings::default());
+    for polls in 1..POLLS_MAX {
+        let name = name("drop-release");
+        let guard = locker.acquire(names(&name)).ttl(LONG).await.unwrap().granted().expect("free");
+        let held = guard.detach();
+        let finished = polled(polls, locker.release(&held)).await.is_some();
+        free_soon(&store, &name).await;
+        if finished {
+            return;
+        }
+    }
+    panic!("it never finished");
+}
+
 /// Renewing: the lease is there afterwards, and can be renewed and released.
 pub async fn renewal_dropped_at_any_await_harms_nothing(store: Store) {
     for polls in 0..POLLS_MAX {
