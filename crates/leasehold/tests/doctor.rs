@@ -2,7 +2,9 @@
 
 use std::process::{Command, Output};
 
-use leasehold_testkit::servers::{Authority, Persistence, Postgres, RedisCluster, RedisServer, independent};
+use leasehold_testkit::servers::{
+    Authority, ClockShift, Persistence, Postgres, RedisCluster, RedisServer, independent,
+};
 use serde_json::Value;
 
 fn doctor_command(args: &[&str]) -> Command {
@@ -128,7 +130,8 @@ fn what_may_not_be_asked_is_said() {
     assert_eq!(levels(&found, "scripts"), ["problem"], "{found:#}");
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
     let rights = |words: &[&str]| {
-        let () = redis.command(&[&["ACL", "SETUSER", "guest", "reset", "on", ">hunter2", "+@all"], words].concat());
+        let () = redis
+            .command(&[&["ACL", "SETUSER", "guest", "reset", "on", ">hunter2", "+@all"], words].concat());
         report(&["--store", &format!("redis://guest:hunter2@{}", redis.address())])
     };
     // As new users are in Redis 7: no channels.
@@ -211,6 +214,20 @@ fn epochs_make_redis_fenced_if_their_database_keeps_them() {
     let (code, found) = report(&["--store", &redis.url(), "--epochs", nowhere]);
     assert_eq!((code, levels(&found, "epochs")), (Some(2), vec!["problem".to_owned()]), "{found:#}");
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_said_to_be() {
+    let clock = ClockShift::new();
+    let redis = RedisServer::options().clock(&clock).start();
+    for (offset_ms, level, word) in
+        [(0, "ok", ""), (3_600_000, "warning", "ahead of"), (-3_600_000, "warning", "behind"), (0, "ok", "")]
+    {
+        clock.set_ms(offset_ms);
+        let (code, found) = report(&["--store", &redis.url()]);
+        assert_eq!((code, levels(&found, "clock")), (Some(0), vec![level.to_owned()]), "{found:#}");
+        assert!(found.to_string().contains(word), "{found:#}");
+    }
 }
 
 #[test]

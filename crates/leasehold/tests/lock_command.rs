@@ -112,7 +112,12 @@ fn a_release_on_redlock_reaches_the_slow_servers_too() {
     servers[0].resume();
     assert_eq!(release.wait().unwrap().code(), Some(0));
     for server in &servers {
-        assert_eq!(server.command::<Option<String>>(&["GET", "lock:job"]), None, "left on {}", server.address());
+        assert_eq!(
+            server.command::<Option<String>>(&["GET", "lock:job"]),
+            None,
+            "left on {}",
+            server.address()
+        );
     }
 }
 
