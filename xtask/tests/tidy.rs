@@ -177,6 +177,21 @@ fn every_link_between_pages_leads_somewhere() {
 }
 
 #[test]
+fn every_lock_store_is_described_under_the_same_headings() {
+    let wanted = ["## Guarantee", "## Mechanism", "## Clocks", "## What it cannot do", "## Options"];
+    let mut found = Vec::new();
+    for store in ["memory", "sqlite", "redis", "redis-cluster", "redlock"] {
+        let page = format!("docs/locks-{store}.md");
+        let text = read(&root().join(&page));
+        let headings: Vec<&str> = prose_lines(&text).filter(|line| line.starts_with("## ")).collect();
+        if !headings.starts_with(&wanted) {
+            found.push(format!("{page}: begins with {headings:?}"));
+        }
+    }
+    none(found);
+}
+
+#[test]
 fn every_problem_code_is_documented() {
     let source = read(&root().join("crates/leasehold-api/src/problem.rs"));
     let (_, names) = source.split_once("fn as_str(self)").expect("problem.rs names its codes");
