@@ -44,6 +44,7 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
         let request = load::post("/v1/events/hot/holds", hold);
         refused.push(one(&refusing, duration, 409, move |_, _| request.clone()).await?);
     }
+    check_oversell(refusing.address, "hot", 1).await?;
     compare(table, "refused hold (409) over HTTP, 200 connections", &refused, &bare_refused, 0.85);
     let (ours_cpu, bare_cpu) = (cpu(&refused), cpu(&bare_refused));
     table.ratio(
@@ -73,6 +74,7 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
     let request = load::post("/v1/events/hot/holds", hold);
     let hot =
         load::run(refusing.address, HOT_CONNECTIONS, duration, 409, move |_, _| request.clone()).await?;
+    check_oversell(refusing.address, "hot", 1).await?;
     drop((bare, refusing));
     let postgres = Postgres::start().await?;
     let locked = postgres.hot_seat(HOT_CONNECTIONS, duration).await?;

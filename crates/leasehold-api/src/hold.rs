@@ -143,6 +143,9 @@ pub struct HoldView {
     /// The sale it became.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booking_id: Option<String>,
+    /// How that sale stands, `booked` or `cancelled`. Only when a hold is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booking_state: Option<String>,
 }
 
 /// A payment in progress.

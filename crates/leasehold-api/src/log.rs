@@ -47,6 +47,8 @@ pub struct LogEntryView {
     /// Seats that changed, each with its new letter as in the availability.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seats: Vec<(String, String)>,
+    /// How many more seats changed than are shown.
+    pub seats_left_out: usize,
     /// Pools that changed, as they stood after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolCount>,

@@ -3,12 +3,15 @@
 //! [`check`] recomputes the state from its holds, bookings and blocks and compares. [`Watch`] sees every
 //! step and judges what only shows between two states: fences, versions, times.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use crate::hold::units;
 use crate::{
-    BookingState, Changes, Event, EventNo, Fence, Hold, HoldId, HoldState, Item, Kind, Owner, PaymentState,
-    Refusal, Reply, SeatNo, State, StatusCounts, Timestamp, Touched,
+    BookingState, Changes, Command, Event, EventNo, Fence, Hold, HoldId, HoldState, Item, ItemRequest, Kind,
+    Owner, PaymentState, PoolNo, Refusal, Reply, SeatNo, State, StatusCounts, Timestamp, Touched,
 };
 
 /// A broken invariant.
@@ -220,6 +223,7 @@ impl Watch {
     pub fn step(
         &mut self,
         state: &State,
+        command: &Command,
         changes: &Changes,
         outcome: &Result<Reply, Refusal>,
         now: Timestamp,
@@ -239,7 +243,7 @@ impl Watch {
                 if let Touched::Hold(slot) = touched
                     && let Some(hold) = state.hold_at(*slot)
                 {
-                    self.judge_hold(hold, entry.kind, now, &mut broken);
+                    self.judge_hold(state, hold, entry.kind, now, &mut broken);
                 }
             }
         }
@@ -248,12 +252,27 @@ impl Watch {
                 self.judge_seat(state, event, seat, &mut broken);
             }
         }
-        judge_refusal(state, outcome, now, &mut broken);
+        judge_refusal(state, command, outcome, now, &mut broken);
         broken
     }
 
-    fn judge_hold(&mut self, hold: &Hold, kind: Kind, now: Timestamp, broken: &mut Vec<Broken>) {
+    fn judge_hold(
+        &mut self,
+        state: &State,
+        hold: &Hold,
+        kind: Kind,
+        now: Timestamp,
+        broken: &mut Vec<Broken>,
+    ) {
         let before = self.holds.insert(hold.id, hold.clone());
+        // A lowered limit takes nothing away, and a late payment is a sale all the same; but nobody is granted more.
+        let grew = units(&hold.items) > before.as_ref().map_or(0, |before| units(&before.items));
+        let event = state.event(hold.event).expect("a hold has an event");
+        let has = hold.holder.as_ref().and_then(|holder| event.units_of(holder)).unwrap_or(0);
+        if grew && hold.keeps_items() && has > u64::from(event.policy.units_per_holder_max) {
+            broken
+                .push(Broken { invariant: "I12", what: format!("{} went beyond the limit: {has}", hold.id) });
+        }
         let Some(before) = before else { return };
         if kind == Kind::HoldExpired && now < before.live_until() {
             broken.push(Broken { invariant: "I15", what: format!("{} expired early", hold.id) });
@@ -288,15 +307,61 @@ impl Watch {
 }
 
 /// Nobody is refused for want of something that was there.
-fn judge_refusal(state: &State, outcome: &Result<Reply, Refusal>, now: Timestamp, broken: &mut Vec<Broken>) {
+fn judge_refusal(
+    state: &State,
+    command: &Command,
+    outcome: &Result<Reply, Refusal>,
+    now: Timestamp,
+    broken: &mut Vec<Broken>,
+) {
+    let Err(refusal) = outcome else { return };
     let due = state.next_due().is_some_and(|due| due <= now);
-    let falsely = match outcome {
-        Err(Refusal::PoolShort { .. } | Refusal::NotTogether { .. }) => due,
-        Err(Refusal::NotYet) => !due,
-        Err(Refusal::SeatsTaken(seats)) => seats.is_empty(),
+    let falsely = match refusal {
+        Refusal::NotYet => !due,
+        Refusal::NotTogether { .. } => due,
+        Refusal::PoolShort { pool, available, .. } => {
+            due || asked(state, command).is_none_or(|(event, items)| {
+                event.pools()[pool.0 as usize].free() != *available || units_of(items, *pool) <= *available
+            })
+        }
+        Refusal::SeatsTaken(seats) => {
+            seats.is_empty()
+                || asked(state, command).is_none_or(|(event, items)| {
+                    seats.iter().any(|&seat| {
+                        !items.contains(&ItemRequest::Seat(seat)) || is_free(state, event, seat, now)
+                    })
+                })
+        }
         _ => false,
     };
     if falsely {
-        broken.push(Broken { invariant: "I16", what: "refused while something was due".to_owned() });
+        broken.push(Broken { invariant: "I16", what: format!("{refusal:?}, and it was there or due") });
+    }
+}
+
+/// The items a command asks for, and of which event.
+fn asked<'a>(state: &'a State, command: &'a Command) -> Option<(&'a Event, &'a [ItemRequest])> {
+    let (event, items) = match command {
+        Command::CreateHold(create) => (create.event, &create.items),
+        Command::AmendHold(amend) => (state.hold(amend.hold)?.event, &amend.add),
+        Command::CreateBlock(create) => (create.event, &create.items),
+        _ => return None,
+    };
+    Some((state.event(event)?, items))
+}
+
+fn units_of(items: &[ItemRequest], pool: PoolNo) -> u32 {
+    let of = |item: &ItemRequest| match *item {
+        ItemRequest::Pool(of, quantity) if of == pool => quantity,
+        _ => 0,
+    };
+    items.iter().map(of).sum()
+}
+
+fn is_free(state: &State, event: &Event, seat: SeatNo, now: Timestamp) -> bool {
+    match event.seat(seat).owner {
+        Owner::Free => true,
+        Owner::Hold(slot) => state.hold_at(slot).is_none_or(|hold| !hold.is_live(now)),
+        Owner::Booking(_) | Owner::Block(_) => false,
     }
 }

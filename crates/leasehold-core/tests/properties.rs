@@ -31,14 +31,13 @@ fn no_sequence_of_commands_breaks_an_invariant() {
         let mut changes = Changes::default();
         for step in 0..COMMANDS {
             let (now, command) = commands.next_command();
-            let asked = format!("{command:?}");
             changes.clear();
             state.forget_ended(now, usize::MAX, &mut changes);
             forgotten += changes.forgotten.len();
-            let outcome = state.apply(command, now, &mut changes);
-            let mut broken = watch.step(&state, &changes, &outcome, now);
+            let outcome = state.apply(command.clone(), now, &mut changes);
+            let mut broken = watch.step(&state, &command, &changes, &outcome, now);
             broken.extend(check(&state));
-            assert!(broken.is_empty(), "seed {seed}, step {step}: {asked} -> {outcome:?}: {broken:#?}");
+            assert!(broken.is_empty(), "seed {seed}, step {step}: {command:?} -> {outcome:?}: {broken:#?}");
             *if outcome.is_ok() { &mut accepted } else { &mut refused } += 1;
         }
     }

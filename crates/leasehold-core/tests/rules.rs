@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use leasehold_core::invariants::check;
 use leasehold_core::limits::{
-    DECLINED_HOLDS_AGE_MAX, ENDED_HOLDS_AGE_MAX, EXPIRIES_PER_COMMAND_MAX, PAYMENTS_PER_HOLD_MAX,
+    AFTER_DECLINE_MIN, DECLINED_HOLDS_AGE_MAX, ENDED_HOLDS_AGE_MAX, EXPIRIES_PER_COMMAND_MAX,
+    PAYMENTS_PER_HOLD_MAX,
 };
 use leasehold_core::*;
 
@@ -66,6 +67,44 @@ impl Stage {
         id
     }
 
+    fn hold_for(&mut self, holder: &str, items: &[ItemRequest]) -> Result<Hold, Refusal> {
+        let id = HoldId::from_raw(self.id()).unwrap();
+        let (event, items, holder) = (EventNo(0), items.to_vec(), Some(payment(holder)));
+        self.try_apply(Command::CreateHold(CreateHold { event, id, items, holder, ttl: None })).map(held)
+    }
+
+    fn amend(&mut self, hold: HoldId, add: &[ItemRequest], remove: &[ItemRequest]) -> Result<Hold, Refusal> {
+        let (add, remove) = (add.to_vec(), remove.to_vec());
+        let amend = AmendHold { hold, extend: None, add, remove, version: None };
+        self.try_apply(Command::AmendHold(amend)).map(held)
+    }
+
+    fn confirm_part(&mut self, hold: HoldId, items: &[ItemRequest]) -> Result<Booking, Refusal> {
+        let (booking, items) = (BookingId::from_raw(self.id()).unwrap(), Some(items.to_vec()));
+        let confirm = ConfirmHold { hold, booking, payment_ref: None, order_ref: None, items };
+        self.try_apply(Command::ConfirmHold(confirm)).map(booked)
+    }
+
+    fn update(&mut self, patch: EventPatch) -> Result<Reply, Refusal> {
+        self.try_apply(Command::UpdateEvent(UpdateEvent { event: EventNo(0), patch }))
+    }
+
+    fn block(&mut self, items: &[ItemRequest]) -> Result<Reply, Refusal> {
+        let (id, items) = (BlockId::from_raw(self.id()).unwrap(), items.to_vec());
+        self.try_apply(Command::CreateBlock(CreateBlock { event: EventNo(0), id, items, reason: None }))
+    }
+
+    fn event(&self) -> &Event {
+        self.state.event(EventNo(0)).unwrap()
+    }
+
+    /// Free, held, sold and blocked seats, and the same of the pool's units.
+    fn counts(&self) -> ([u32; 4], [u32; 4]) {
+        let (seats, pool) = (self.event().counts(), &self.event().pools()[0]);
+        let seats = [seats.free, seats.held, seats.sold, seats.blocked];
+        (seats, [pool.free(), pool.held, pool.sold, pool.blocked])
+    }
+
     fn begin(&mut self, hold: HoldId, reference: &str) -> Result<Reply, Refusal> {
         let reference = payment(reference);
         self.try_apply(Command::BeginPayment(BeginPayment { hold, reference, max_wait: None }))
@@ -97,6 +136,24 @@ impl Stage {
 
 fn payment(reference: &str) -> Reference {
     Reference::parse(reference).unwrap()
+}
+
+fn held(reply: Reply) -> Hold {
+    let Reply::Hold(hold) = reply else { panic!("not a hold: {reply:?}") };
+    hold
+}
+
+fn booked(reply: Reply) -> Booking {
+    let Reply::Booking(booking) = reply else { panic!("not a booking: {reply:?}") };
+    booking
+}
+
+fn seat(number: u32) -> ItemRequest {
+    ItemRequest::Seat(SeatNo(number))
+}
+
+fn units(quantity: u32) -> ItemRequest {
+    ItemRequest::Pool(PoolNo(0), quantity)
 }
 
 const SEAT: ItemRequest = ItemRequest::Seat(SeatNo(0));
@@ -249,4 +306,164 @@ fn an_extension_that_changes_nothing_does_not_count() {
     let Reply::Hold(longer) = stage.apply(extend(120_000, &[])) else { panic!("a hold was changed") };
     assert_eq!((longer.extends, longer.expires_at), (1, stage.now.after(Millis(120_000))));
     assert_eq!(stage.try_apply(extend(180_000, &[])).unwrap_err(), Refusal::ExtendCap);
+}
+
+#[test]
+fn a_part_of_a_hold_can_be_sold_and_the_rest_is_free_at_once() {
+    let mut stage = Stage::new(Policy::default());
+    let hold = stage.hold_for("ada", &[seat(0), seat(1), units(3)]).unwrap();
+    for not_held in [&[seat(2)][..], &[units(4)], &[seat(0), seat(0)], &[]] {
+        assert!(matches!(stage.confirm_part(hold.id, not_held), Err(Refusal::Invalid(_))), "{not_held:?}");
+    }
+    assert_eq!(stage.counts(), ([1, 2, 0, 0], [2, 3, 0, 0]));
+    let booking = stage.confirm_part(hold.id, &[seat(1), units(1)]).unwrap();
+    let sold = Item::Pool { pool: PoolNo(0), quantity: 1 };
+    assert_eq!(*booking.items, [hold.items[1], sold], "the seat under the fence it was held with");
+    assert_eq!(stage.counts(), ([2, 0, 1, 0], [4, 0, 1, 0]));
+    assert!(stage.hold_for("bob", &[seat(0), units(4)]).is_ok());
+    assert_eq!(stage.hold_for("bob", &[seat(1)]).unwrap_err(), Refusal::SeatsTaken(vec![SeatNo(1)]));
+}
+
+#[test]
+fn a_closed_event_takes_holds_away_and_lets_payments_finish() {
+    let mut stage = Stage::new(Policy::default());
+    let (unpaid, paying) = (stage.hold(seat(0)), stage.hold(seat(1)));
+    stage.begin(paying, "pay-1").unwrap();
+    stage.update(EventPatch { open: Some(false), ..EventPatch::default() }).unwrap();
+    assert_eq!(stage.state.hold(unpaid).unwrap().state, HoldState::Revoked);
+    assert_eq!(stage.counts().0, [2, 1, 0, 0]);
+    assert_eq!(stage.hold_for("bob", &[seat(0)]).unwrap_err(), Refusal::EventClosed);
+    assert!(matches!(stage.confirm(unpaid, "late"), Ok(Reply::RefundDue(..))), "nothing new is sold");
+    assert_eq!(
+        *booked(stage.confirm(paying, "pay-1").unwrap()).items,
+        *stage.state.hold(paying).unwrap().items
+    );
+    stage.update(EventPatch { open: Some(true), ..EventPatch::default() }).unwrap();
+    assert!(stage.hold_for("bob", &[seat(0)]).is_ok());
+}
+
+#[test]
+fn an_amended_hold_gives_back_and_takes_in_one_step() {
+    let mut stage = Stage::new(Policy::default());
+    let hold = stage.hold_for("ada", &[seat(0), seat(1), units(3)]).unwrap();
+    stage.hold_for("bob", &[units(2)]).unwrap();
+    let smaller = stage.amend(hold.id, &[], &[seat(1), units(2)]).unwrap();
+    assert_eq!(*smaller.items, [hold.items[0], Item::Pool { pool: PoolNo(0), quantity: 1 }]);
+    assert_eq!(stage.counts(), ([2, 1, 0, 0], [2, 3, 0, 0]));
+    let swapped = stage.amend(hold.id, &[seat(2), units(2)], &[seat(0)]).unwrap();
+    assert_eq!((swapped.version, stage.counts()), (3, ([2, 1, 0, 0], [0, 5, 0, 0])));
+    assert_eq!(stage.hold_for("bob", &[seat(2)]).unwrap_err(), Refusal::SeatsTaken(vec![SeatNo(2)]));
+
+    // What cannot be had as a whole changes nothing.
+    let refused = stage.amend(hold.id, &[seat(0), units(1)], &[seat(2)]).unwrap_err();
+    assert_eq!(refused, Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 5 });
+    for invalid in
+        [stage.amend(hold.id, &[], &[seat(2), units(3)]), stage.amend(hold.id, &[seat(2)], &[seat(2)])]
+    {
+        assert!(matches!(invalid, Err(Refusal::Invalid(_))), "{invalid:?}");
+    }
+    assert_eq!(stage.state.hold(hold.id), Some(&swapped));
+    assert_eq!(stage.counts(), ([2, 1, 0, 0], [0, 5, 0, 0]));
+}
+
+#[test]
+fn no_extension_goes_past_the_hard_deadline_and_at_its_end_a_hold_is_over() {
+    let policy = Policy { hold_ttl: Millis(60_000), hold_total_max: Millis(100_000), ..Policy::default() };
+    let mut stage = Stage::new(policy);
+    let hold = stage.hold(SEAT);
+    let deadline = stage.now.after(Millis(100_000));
+    let extend =
+        AmendHold { hold, extend: Some(Millis(90_000)), add: Vec::new(), remove: Vec::new(), version: None };
+    stage.wait(Millis(50_000));
+    assert_eq!(held(stage.apply(Command::AmendHold(extend.clone()))).expires_at, deadline);
+    assert_eq!(stage.try_apply(Command::AmendHold(extend)).unwrap_err(), Refusal::ExtendCap);
+    stage.wait(Millis(49_999));
+    assert_eq!(stage.hold_for("bob", &[SEAT]).unwrap_err(), Refusal::SeatsTaken(vec![SeatNo(0)]));
+    stage.wait(Millis(1));
+    assert!(stage.hold_for("bob", &[SEAT]).is_ok(), "the end is exclusive");
+    assert_eq!(stage.state.hold(hold).unwrap().state, HoldState::Expired);
+}
+
+#[test]
+fn a_declined_payment_leaves_the_rest_of_the_time_and_at_least_a_minute() {
+    let mut stage = Stage::new(Policy { hold_ttl: Millis(200_000), ..Policy::default() });
+    let hold = stage.hold(SEAT);
+    for (waited, left) in [(80_000, 120_000), (115_000, AFTER_DECLINE_MIN.0)] {
+        stage.wait(Millis(waited));
+        stage.begin(hold, "pay-1").unwrap();
+        // The hold's time stands still meanwhile.
+        stage.wait(Millis(600_000));
+        let back = held(stage.apply(Command::PaymentFailed(hold, payment("pay-1"))));
+        assert_eq!((back.state, back.expires_at), (HoldState::Held, stage.now.after(Millis(left))));
+    }
+}
+
+#[test]
+fn a_cancelled_sale_voids_its_fence_before_anybody_has_the_seat_again() {
+    let mut stage = Stage::new(Policy::default());
+    let hold = stage.hold(SEAT);
+    let booking = booked(stage.confirm(hold, "pay-1").unwrap());
+    let Item::Seat { fence: sold, .. } = booking.items[0] else { panic!("a seat") };
+    assert_eq!(stage.event().seat(SeatNo(0)).fence, sold);
+    stage.apply(Command::CancelBooking(CancelBooking { booking: booking.id }));
+    let Seat { fence: void, owner } = stage.event().seat(SeatNo(0));
+    assert!(owner == Owner::Free && sold < void, "{sold:?} {void:?}");
+    let Item::Seat { fence: next, .. } = stage.hold_for("bob", &[SEAT]).unwrap().items[0] else {
+        panic!("a seat")
+    };
+    assert!(void < next, "{void:?} {next:?}");
+}
+
+#[test]
+fn a_block_takes_only_what_is_free_and_keeps_it_from_everybody() {
+    let mut stage = Stage::new(Policy::default());
+    let sold = stage.hold(seat(0));
+    stage.confirm(sold, "pay-1").unwrap();
+    stage.hold(seat(1));
+    stage.hold(units(3));
+    let taken = stage.block(&[seat(0), seat(1), seat(2)]).unwrap_err();
+    assert_eq!(taken, Refusal::SeatsTaken(vec![SeatNo(0), SeatNo(1)]));
+    let short = stage.block(&[seat(2), units(3)]).unwrap_err();
+    assert_eq!(short, Refusal::PoolShort { pool: PoolNo(0), available: 2, returning: 3 });
+    let Reply::Block(block) = stage.block(&[seat(2), units(2)]).unwrap() else { panic!("a block") };
+    assert_eq!(stage.counts(), ([0, 1, 1, 1], [0, 3, 0, 2]));
+    assert_eq!(stage.hold_for("bob", &[seat(2)]).unwrap_err(), Refusal::SeatsTaken(vec![SeatNo(2)]));
+    assert!(matches!(stage.hold_for("bob", &[units(1)]), Err(Refusal::PoolShort { available: 0, .. })));
+    stage.apply(Command::RemoveBlock(EventNo(0), block.id));
+    assert!(stage.hold_for("bob", &[seat(2), units(2)]).is_ok());
+}
+
+#[test]
+fn a_capacity_grows_and_falls_to_what_is_in_use() {
+    let mut stage = Stage::new(Policy::default());
+    let capacity = |capacity| EventPatch { capacities: vec![(PoolNo(0), capacity)], ..EventPatch::default() };
+    stage.hold(units(5));
+    stage.update(capacity(7)).unwrap();
+    stage.hold(units(1));
+    let refused = stage.update(capacity(5)).unwrap_err();
+    assert_eq!(refused, Refusal::CapacityInUse { pool: PoolNo(0), in_use: 6 });
+    stage.update(capacity(6)).unwrap();
+    assert!(matches!(stage.hold_for("bob", &[units(1)]), Err(Refusal::PoolShort { available: 0, .. })));
+}
+
+#[test]
+fn a_holder_has_no_more_than_the_limit_held_and_sold_together() {
+    let mut stage = Stage::with_stock(Policy { units_per_holder_max: 3, ..Policy::default() }, 9, 9);
+    let limit = |has| Refusal::HolderLimit { has, limit: 3 };
+    assert_eq!(stage.hold_for("ada", &[seat(0), units(3)]).unwrap_err(), limit(0));
+    let first = stage.hold_for("ada", &[seat(0), units(1)]).unwrap();
+    assert_eq!(stage.hold_for("ada", &[seat(1), seat(2)]).unwrap_err(), limit(2), "over two holds");
+    let second = stage.hold_for("ada", &[seat(1)]).unwrap();
+    assert!(stage.hold_for("bob", &[units(3)]).is_ok(), "everybody has a limit of their own");
+
+    assert_eq!(stage.amend(second.id, &[units(1)], &[]).unwrap_err(), limit(3));
+    assert_eq!(stage.amend(second.id, &[seat(2), units(1)], &[seat(1)]).unwrap_err(), limit(3));
+    assert!(stage.amend(second.id, &[seat(2)], &[seat(1)]).is_ok(), "one for another");
+
+    let booking = booked(stage.confirm(first.id, "pay-1").unwrap());
+    assert_eq!(stage.hold_for("ada", &[units(1)]).unwrap_err(), limit(3), "what is sold counts too");
+    stage.apply(Command::ReleaseHold(second.id));
+    assert_eq!(stage.hold_for("ada", &[units(2)]).unwrap_err(), limit(2));
+    stage.apply(Command::CancelBooking(CancelBooking { booking: booking.id }));
+    assert!(stage.hold_for("ada", &[units(3)]).is_ok(), "what was given back and cancelled does not count");
 }

@@ -38,6 +38,11 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// Gives the names back, and whatever place in a queue the owner had.
     async fn release(&self, lease: &Held) -> Result<Released, StoreError>;
 
+    /// True while the release of a name has not reached every part of the store that it should reach.
+    fn is_settling(&self) -> bool {
+        false
+    }
+
     /// Who holds a name now.
     async fn inspect(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError>;
 

@@ -4,7 +4,7 @@
 //! waiter that was woken and cannot use the name (it gave up, or wants another name as well) passes the ring
 //! on, so that a free name is not left lying.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -19,6 +19,8 @@ pub struct Bells(Arc<Mutex<HashMap<Arc<str>, Bell>>>);
 struct Bell {
     rung: Arc<Notify>,
     watchers: usize,
+    /// Where the store tells of it, on a store with several channels.
+    channel: Option<u16>,
 }
 
 /// One waiter's ear.
@@ -34,10 +36,16 @@ pub struct Watch {
 impl Bells {
     /// Starts to listen. Rings from now on are not missed.
     pub fn watch(&self, what: &str) -> Watch {
+        self.watch_on(None, what)
+    }
+
+    /// The same for what is told on one of several channels.
+    pub fn watch_on(&self, channel: Option<u16>, what: &str) -> Watch {
         let what: Arc<str> = what.into();
         let mut bells = self.lock();
         let bell = bells.entry(what.clone()).or_default();
         bell.watchers += 1;
+        bell.channel = channel;
         let rung = bell.rung.clone();
         drop(bells);
         Watch { what, rung, bells: self.clone(), owes_a_ring: false }
@@ -67,9 +75,9 @@ impl Bells {
         self.lock().is_empty()
     }
 
-    /// What anybody in this process listens to.
-    pub fn listened_to(&self) -> Vec<Arc<str>> {
-        self.lock().keys().cloned().collect()
+    /// The channels that anybody in this process listens to.
+    pub fn channels(&self) -> HashSet<u16> {
+        self.lock().values().filter_map(|bell| bell.channel).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Bell>> {

@@ -128,6 +128,11 @@ mod tests {
         for millis in [10, 500, 30_000, 86_400_000] {
             let ttl = Ttl::new(Duration::from_millis(millis)).unwrap();
             assert!(ttl.margin() < ttl.length() / 2, "{ttl:?}");
+            let drift = ttl.length() / 100 + Duration::from_millis(2);
+            assert!(
+                ttl.margin() > drift,
+                "clocks that run apart by a hundredth leave no time to stop: {ttl:?}"
+            );
         }
     }
 }

@@ -1,5 +1,25 @@
 //! The promises of a lock store, kept in memory.
 
-use leasehold_lock::Memory;
+use std::time::Duration;
+
+use leasehold_lock::{Locker, Memory};
 
 leasehold_testkit::lock_suite!(async { ((), Memory::new()) });
+
+#[tokio::test]
+async fn guards_that_were_given_back_become_advice_for_their_class() {
+    let locker = Locker::new(Memory::new());
+    for number in 0..25 {
+        assert_eq!(locker.advice("order").map(|advice| advice.samples), (number >= 20).then_some(number));
+        let acquired = locker.acquire(format!("order:{number}")).await.unwrap();
+        let guard = acquired.granted().expect("nobody else wants it");
+        if number % 2 == 0 {
+            drop(guard);
+        } else {
+            guard.release().await.unwrap();
+        }
+    }
+    let advice = locker.advice("order").expect("25 hold times are enough");
+    assert_eq!((advice.ttl, advice.samples), (Duration::from_secs(3), 25));
+    assert_eq!(locker.advice("report"), None);
+}

@@ -1,9 +1,10 @@
 //! The promises of a lock store, kept on one real Redis server.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use leasehold_lock::backend::Released;
-use leasehold_lock::{Acquired, LockError, Locker, Redis, Redlock};
+use leasehold_lock::backend::{Attempt, Backend, Order, Released, Request};
+use leasehold_lock::{Acquired, LockError, Locker, Names, Owner, Redis, Redlock, Settings, Ttl};
 use leasehold_testkit::servers::RedisServer;
 
 leasehold_testkit::lock_suite!(async {
@@ -50,4 +51,51 @@ async fn a_key_that_is_no_lock_is_refused_and_those_who_asked_with_it_are_not() 
         }
     }
     assert_eq!(server.command::<u64>(&["DBSIZE"]), 1);
+}
+
+/// Those who died in line are passed over in the script of the release, and none of them has its claim time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_dead_waiters_cost_less_than_the_claim_time_of_one() {
+    const CLAIM_DEFAULT: Duration = Duration::from_millis(250);
+    let long = Duration::from_secs(60);
+    let server = RedisServer::start();
+    let store = Arc::new(Redis::open(&server.url()).unwrap());
+    let locker = Locker::with_settings(store.clone(), Settings::default());
+    let mut lines = Vec::new();
+    for number in 0..9 {
+        let name = format!("job-{number}");
+        let first = locker.acquire(&name).ttl(long).in_order().await.unwrap().granted().unwrap();
+        for _ in 0..5 {
+            let (names, owner) = (Names::try_from(&name).unwrap(), Owner::random(None));
+            let ttl = Ttl::new(long).unwrap();
+            let dead = Request { names: &names, owner: &owner, ttl, order: Order::Fifo };
+            assert!(matches!(store.try_acquire(&dead).await, Ok(Attempt::Busy(_))));
+        }
+        let waiter = tokio::spawn(locker.acquire(&name).ttl(long).wait(long).in_order().into_future());
+        lines.push((first, waiter));
+    }
+    // For so long a waiter that says nothing counts as alive.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let mut cost = Vec::new();
+    for (first, waiter) in lines {
+        let began = Instant::now();
+        first.release().await.unwrap();
+        let next = waiter.await.unwrap().unwrap().granted().expect("its turn");
+        cost.push(began.elapsed());
+        next.release().await.unwrap();
+    }
+    cost.sort_unstable();
+    assert!(cost[cost.len() / 2] < CLAIM_DEFAULT, "five dead waiters cost {cost:?}");
+    let left: Vec<String> = server.command(&["KEYS", "leasehold:*"]);
+    assert_eq!(left, Vec::<String>::new(), "something was left of the lines");
+}
+
+/// A replica says of every write that it is none of its business, which may be over in a moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn request_that_does_not_get_through_is_sent_three_times_and_no_more() {
+    let server = RedisServer::options().args(&["--replicaof", "127.0.0.1", "1"]).start();
+    let locker = Locker::new(Redis::open(&server.url()).unwrap());
+    let answer = locker.acquire("job").wait(Duration::from_secs(30)).await;
+    assert!(matches!(answer, Err(LockError::Unknown { .. })), "{answer:?}");
+    assert_eq!(server.info("errorstats", "errorstat_READONLY"), "count=3");
 }

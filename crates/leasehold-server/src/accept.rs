@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::app::{App, AppState};
 use crate::config::ServerConfig;
 use crate::connection::{Signal, WatchedStream, Watchman};
+use crate::operators::Ends;
 use crate::router::router;
 use crate::service::RequestService;
 
@@ -56,6 +57,7 @@ pub async fn serve(
     });
     let connections = TaskTracker::new();
     let service = router(Arc::clone(&app));
+    let is_loopback_only = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -75,8 +77,8 @@ pub async fn serve(
             connections.spawn(turn_away(stream));
             continue;
         }
-        let service =
-            RequestService::new(&app, &service, peer.ip().to_canonical(), watchman.admit(&app.config));
+        let ends = Ends { peer: peer.ip().to_canonical(), is_loopback_only };
+        let service = RequestService::new(&app, &service, ends, watchman.admit(&app.config));
         connections.spawn(connection(stream, service));
     }
     drop(listener);

@@ -66,3 +66,52 @@ struct Document;
 pub fn openapi() -> String {
     Document::openapi().to_pretty_json().expect("the document has string keys")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// What people look at, and the document itself.
+    const NOT_OF_THE_API: [&str; 9] = [
+        "get /",
+        "get /console",
+        "get /console/rush",
+        "get /docs",
+        "get /docs/reference.js",
+        "get /events/{event}",
+        "get /openapi.json",
+        "get /web/{file}",
+        "post /console/rush",
+    ];
+
+    /// The routes as the router's own text has them: axum does not tell its routes.
+    fn routes() -> BTreeSet<String> {
+        let mut routes = BTreeSet::new();
+        for route in include_str!("router.rs").split(".route(").skip(1) {
+            let (path, rest) = route.trim_start().trim_start_matches('"').split_once('"').unwrap();
+            let handlers = rest.split("\n        .").next().unwrap();
+            for method in ["get", "post", "put", "patch", "delete"] {
+                if handlers.contains(&format!("{method}(")) {
+                    routes.insert(format!("{method} {path}"));
+                }
+            }
+        }
+        routes
+    }
+
+    #[test]
+    fn every_route_of_the_api_is_described_and_no_other() {
+        let document: serde_json::Value = serde_json::from_str(&openapi()).unwrap();
+        let mut described = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            described.extend(methods.as_object().unwrap().keys().map(|method| format!("{method} {path}")));
+        }
+        let mut routes = routes();
+        for route in NOT_OF_THE_API {
+            assert!(routes.remove(route), "{route} is gone");
+        }
+        assert_eq!(routes, described);
+    }
+}

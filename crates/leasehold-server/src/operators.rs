@@ -2,48 +2,69 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, Method, header};
+use http::{Method, Request, Version, header};
 
 use crate::config::{Operators, ServerConfig};
 use crate::problem::ApiError;
 
 /// Paths that begin so are for operators.
 const PATHS: [&str; 2] = ["/console", "/v1/operator/"];
+/// What proxies add to a request that they pass on.
+const PASSED_ON: [&str; 9] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-server",
+    "x-real-ip",
+    "x-client-ip",
+    "cf-connecting-ip",
+    "via",
+];
 
-/// Refuses a request for something of the operators' that does not come from one.
-///
-/// The peer alone does not tell: a proxy on this machine passes strangers on, and a stranger's web page can make the
-/// operator's own browser ask under a name that leads here. So whatever was passed on, is asked for under another name
-/// than this machine's, or comes from another site's page, is refused as well.
-pub(crate) fn check(
-    config: &ServerConfig,
-    peer: IpAddr,
-    path: &str,
-    headers: &HeaderMap,
-) -> Result<(), ApiError> {
-    if !PATHS.iter().any(|start| path.starts_with(start)) || config.operators == Operators::Anywhere {
-        return Ok(());
-    }
-    let passed_on = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
-    let local = peer.is_loopback()
-        && !passed_on.iter().any(|name| headers.contains_key(*name))
-        && headers.get(header::HOST).and_then(|host| host.to_str().ok()).is_some_and(is_this_machine)
-        && headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin" || site == "none");
-    if local {
-        return Ok(());
-    }
-    Err(ApiError::not_found().detail(
-        "for operators on the server's own machine, asked for as 127.0.0.1 or localhost; there are no API keys yet",
-    ))
+/// Where a connection leads from and to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    /// Who is at the other end.
+    pub(crate) peer: IpAddr,
+    /// Whether only this machine can connect to the address that the server listens on.
+    pub(crate) is_loopback_only: bool,
 }
 
-/// Refuses to change anything for another site's page. A page on any site can make a visitor's browser send a request
-/// here, and browsers say where it came from; nothing of ours is asked for from other sites.
-pub(crate) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-    let is_other_sites =
-        headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
-    if is_other_sites && !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+/// Refuses what a stranger must not do as long as there are no API keys.
+///
+/// The peer alone does not tell strangers: a proxy on this machine passes them on, and a stranger's web page can make
+/// the operator's own browser ask, under this machine's name or under one of its own that leads here.
+pub(crate) fn check<B>(config: &ServerConfig, ends: Ends, request: &Request<B>) -> Result<(), ApiError> {
+    let headers = request.headers();
+    let site = headers.get("sec-fetch-site");
+    let is_own_page = site.is_none_or(|site| site == "same-origin" || site == "none");
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !is_own_page && !is_read {
         return Err(ApiError::not_found().detail("nothing is changed for a page of another site"));
+    }
+    if config.operators == Operators::Anywhere {
+        return Ok(());
+    }
+    let is_passed_on = PASSED_ON.iter().any(|name| headers.contains_key(*name))
+        || config.trusted_proxies.iter().any(|proxies| proxies.contains(ends.peer));
+    let host = headers.get(header::HOST).map(|host| host.to_str().is_ok_and(is_this_machine));
+    if ends.is_loopback_only && !is_passed_on && host == Some(false) {
+        return Err(ApiError::not_found().detail(
+            "this server is asked for as 127.0.0.1 or localhost, or through a proxy named in --trusted-proxies",
+        ));
+    }
+    let is_operators = PATHS.iter().any(|start| request.uri().path().starts_with(start));
+    // Proxies that add nothing speak an old HTTP, as nginx does unless it is told otherwise; browsers do not.
+    let is_operator = ends.peer.is_loopback()
+        && !is_passed_on
+        && host == Some(true)
+        && is_own_page
+        && request.version() > Version::HTTP_10;
+    if is_operators && !is_operator {
+        return Err(ApiError::not_found().detail(
+            "for operators on the server's own machine, asked for as 127.0.0.1 or localhost; there are no API keys yet",
+        ));
     }
     Ok(())
 }
@@ -60,66 +81,95 @@ fn is_this_machine(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
-    fn refused(peer: &str, headers: &[(&'static str, &str)]) -> bool {
-        let mut map = HeaderMap::new();
+    const STRANGER: &str = "192.0.2.1";
+
+    fn ask(method: Method, path: &str, headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
-            map.insert(*name, HeaderValue::from_str(value).unwrap());
+            request = request.header(*name, *value);
         }
-        check(&ServerConfig::default(), peer.parse().unwrap(), "/console", &map).is_err()
+        request.body(()).unwrap()
+    }
+
+    fn is_refused(config: &ServerConfig, peer: &str, request: &Request<()>) -> bool {
+        check(config, Ends { peer: peer.parse().unwrap(), is_loopback_only: false }, request).is_err()
+    }
+
+    fn refuses_console(peer: &str, headers: &[(&str, &str)]) -> bool {
+        is_refused(&ServerConfig::default(), peer, &ask(Method::GET, "/console", headers))
     }
 
     #[test]
-    fn only_this_machine_asked_for_by_its_own_name() {
+    fn console_is_for_this_machine_asked_for_by_its_own_name() {
         for host in ["127.0.0.1:7070", "localhost:7070", "LOCALHOST", "[::1]:7070", "127.9.9.9"] {
-            assert!(!refused("127.0.0.1", &[("host", host)]), "{host}");
+            assert!(!refuses_console("127.0.0.1", &[("host", host)]), "{host}");
         }
         for host in ["tickets.example", "127.0.0.1.example:7070", "10.0.0.1", "", "[::2]"] {
-            assert!(refused("127.0.0.1", &[("host", host)]), "{host}");
+            assert!(refuses_console("127.0.0.1", &[("host", host)]), "{host}");
         }
-        assert!(refused("192.0.2.1", &[("host", "127.0.0.1")]));
-        assert!(refused("127.0.0.1", &[]), "without a name");
+        assert!(refuses_console(STRANGER, &[("host", "127.0.0.1")]));
+        assert!(refuses_console("127.0.0.1", &[]), "without a name");
     }
 
     #[test]
-    fn nothing_that_was_passed_on_and_nothing_from_another_sites_page() {
+    fn console_is_not_for_what_was_passed_on_nor_for_another_sites_page() {
         let host = ("host", "localhost:7070");
-        for name in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"] {
-            assert!(refused("127.0.0.1", &[host, (name, "127.0.0.1")]), "{name}");
+        for name in PASSED_ON {
+            assert!(refuses_console("127.0.0.1", &[host, (name, "127.0.0.1")]), "{name}");
         }
-        assert!(refused("127.0.0.1", &[host, ("sec-fetch-site", "cross-site")]));
-        assert!(refused("127.0.0.1", &[host, ("sec-fetch-site", "same-site")]));
-        assert!(!refused("127.0.0.1", &[host, ("sec-fetch-site", "same-origin")]));
+        assert!(refuses_console("127.0.0.1", &[host, ("sec-fetch-site", "cross-site")]));
+        assert!(refuses_console("127.0.0.1", &[host, ("sec-fetch-site", "same-site")]));
+        assert!(!refuses_console("127.0.0.1", &[host, ("sec-fetch-site", "same-origin")]));
+        let behind =
+            ServerConfig { trusted_proxies: vec!["127.0.0.1".parse().unwrap()], ..ServerConfig::default() };
+        assert!(is_refused(&behind, "127.0.0.1", &ask(Method::GET, "/console", &[host])), "the proxy itself");
+        let mut old = ask(Method::GET, "/console", &[host]);
+        *old.version_mut() = Version::HTTP_10;
+        assert!(is_refused(&ServerConfig::default(), "127.0.0.1", &old), "nginx as it comes");
     }
 
     #[test]
     fn another_sites_page_changes_nothing() {
-        let from = |site: &str| {
-            HeaderMap::from_iter([(
-                http::HeaderName::from_static("sec-fetch-site"),
-                HeaderValue::from_str(site).unwrap(),
-            )])
-        };
-        for site in ["cross-site", "same-site"] {
-            assert!(check_origin(&Method::POST, &from(site)).is_err(), "{site}");
-            assert!(check_origin(&Method::DELETE, &from(site)).is_err(), "{site}");
-            assert!(check_origin(&Method::GET, &from(site)).is_ok(), "{site}");
+        for config in [
+            ServerConfig::default(),
+            ServerConfig { operators: Operators::Anywhere, ..ServerConfig::default() },
+        ] {
+            let refuses = |method: Method, headers: &[(&str, &str)]| {
+                is_refused(&config, "127.0.0.1", &ask(method, "/v1/events", headers))
+            };
+            for site in ["cross-site", "same-site"] {
+                assert!(refuses(Method::POST, &[("sec-fetch-site", site)]), "{site}");
+                assert!(refuses(Method::DELETE, &[("sec-fetch-site", site)]), "{site}");
+                assert!(!refuses(Method::GET, &[("sec-fetch-site", site)]), "{site}");
+            }
+            assert!(!refuses(Method::POST, &[("sec-fetch-site", "same-origin")]));
+            assert!(!refuses(Method::POST, &[]), "not a browser");
         }
-        assert!(check_origin(&Method::POST, &from("same-origin")).is_ok());
-        assert!(check_origin(&Method::POST, &HeaderMap::new()).is_ok(), "not a browser");
+    }
+
+    #[test]
+    fn foreign_name_that_leads_to_this_machine_opens_nothing() {
+        let refuses = |is_loopback_only, headers: &[(&str, &str)]| {
+            let ends = Ends { peer: "127.0.0.1".parse().unwrap(), is_loopback_only };
+            check(&ServerConfig::default(), ends, &ask(Method::GET, "/v1/events", headers)).is_err()
+        };
+        assert!(refuses(true, &[("host", "stranger.example:7070")]));
+        assert!(!refuses(true, &[("host", "127.0.0.1:7070")]));
+        assert!(!refuses(true, &[("host", "tickets.example"), ("x-forwarded-for", "192.0.2.1")]), "a proxy");
+        assert!(
+            !refuses(false, &[("host", "tickets.example")]),
+            "a server that others reach has other names"
+        );
     }
 
     #[test]
     fn told_otherwise_in_so_many_words_it_is_open_and_everything_else_always_is() {
         let open = ServerConfig { operators: Operators::Anywhere, ..ServerConfig::default() };
-        let stranger = "192.0.2.1".parse().unwrap();
-        assert!(check(&open, stranger, "/v1/operator/problems", &HeaderMap::new()).is_ok());
-        assert!(check(&ServerConfig::default(), stranger, "/events/gala", &HeaderMap::new()).is_ok());
-        assert!(
-            check(&ServerConfig::default(), stranger, "/v1/operator/problems", &HeaderMap::new()).is_err()
-        );
+        let problems = ask(Method::GET, "/v1/operator/problems", &[]);
+        assert!(!is_refused(&open, STRANGER, &problems));
+        assert!(is_refused(&ServerConfig::default(), STRANGER, &problems));
+        assert!(!is_refused(&ServerConfig::default(), STRANGER, &ask(Method::GET, "/events/gala", &[])));
     }
 }

@@ -10,8 +10,8 @@ use leasehold_core::{HoldId, Timestamp};
 const PROBLEMS_MAX: usize = 200;
 /// Reasons that are remembered.
 const REASONS_MAX: usize = 10_000;
-/// Bytes of a path that are remembered.
-const PATH_BYTES_MAX: usize = 200;
+/// Characters of a path that are remembered.
+const PATH_MAX: usize = 200;
 
 /// The last so many, oldest first.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl<T: Clone> Recent<T> {
 
 /// A path, cut where it is longer than anybody wants to read.
 pub(crate) fn shortened(path: &str) -> String {
-    path.chars().take(PATH_BYTES_MAX).collect()
+    path.chars().take(PATH_MAX).collect()
 }
 
 #[cfg(test)]

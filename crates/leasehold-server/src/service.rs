@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +19,7 @@ use crate::address::client_address;
 use crate::app::App;
 use crate::connection::Phases;
 use crate::http::locks::LOCK_PATH;
-use crate::operators;
+use crate::operators::{self, Ends};
 use crate::problem::{ApiError, GivenCode};
 use crate::recent::{Trouble, shortened};
 
@@ -44,12 +43,12 @@ struct Inside {
     app: App,
     phases: Arc<Phases>,
     router: Router,
-    peer: IpAddr,
+    ends: Ends,
 }
 
 impl RequestService {
-    pub(crate) fn new(app: &App, router: &Router, peer: IpAddr, phases: Arc<Phases>) -> Self {
-        Self(Arc::new(Inside { app: Arc::clone(app), phases, router: router.clone(), peer }))
+    pub(crate) fn new(app: &App, router: &Router, ends: Ends, phases: Arc<Phases>) -> Self {
+        Self(Arc::new(Inside { app: Arc::clone(app), phases, router: router.clone(), ends }))
     }
 
     pub(crate) fn app(&self) -> &App {
@@ -74,13 +73,12 @@ impl Inside {
         if path.contains('%') && !path.starts_with(LOCK_PATH) {
             return Err(ApiError::not_found());
         }
-        operators::check(&self.app.config, self.peer, path, request.headers())?;
-        operators::check_origin(request.method(), request.headers())?;
+        operators::check(&self.app.config, self.ends, request)?;
         // A probe is not load.
         if matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics") {
             return Ok(permit);
         }
-        let client = client_address(self.peer, request.headers(), &self.app.config.trusted_proxies);
+        let client = client_address(self.ends.peer, request.headers(), &self.app.config.trusted_proxies);
         self.app.limits.check_address(client)?;
         Ok(permit)
     }

@@ -9,6 +9,8 @@ import { random } from './dom.js';
 
 /** Less is shown than there is, so that nobody presses "pay" in the last instant and is refused. */
 const MARGIN_MS = 2_000;
+/** Nobody can ask for more at once. */
+const EXTEND_MAX_MS = 24 * 60 * 60 * 1_000;
 const ENDED = new Set(['released', 'expired', 'revoked']);
 
 export class Cart extends EventTarget {
@@ -38,6 +40,17 @@ export class Cart extends EventTarget {
   /** True while this browser remembers a hold that the server could not be asked about. */
   get isUnseen() {
     return Boolean(this.#stored.hold_id ?? this.#stored.pending) && this.view === null && this.booking === null;
+  }
+
+  /** True when the hold has ended and only a payment that is under way may still bring it back. */
+  get isOver() {
+    return ENDED.has(this.view?.state);
+  }
+
+  /** Milliseconds that the hold lasts in all, as the buyer sees it. */
+  get total() {
+    const { created_at, expires_at } = this.view;
+    return Math.max(1, Date.parse(expires_at) - Date.parse(created_at) - MARGIN_MS);
   }
 
   get extended() {
@@ -116,28 +129,34 @@ export class Cart extends EventTarget {
     }
   }
 
-  /** Asks whether the sale that this browser remembers is one of this server's. */
+  /** Asks whether the sale that this browser remembers is one of this server's, and still one. */
   async recheck() {
     const { hold_id, secret } = this.#stored;
     if (!hold_id) return;
+    let view;
     try {
-      const { body } = await ask(`/v1/holds/${hold_id}`, { secret });
-      if (body.state !== 'confirmed') this.forget();
+      view = (await ask(`/v1/holds/${hold_id}`, { secret })).body;
     } catch (problem) {
       if (problem.code === 'not-found') this.forget();
+      return;
     }
+    if (view.state !== 'confirmed' || view.booking_state === 'cancelled') this.forget();
+    if (view.booking_state === 'cancelled') throw new Problem({ code: 'hold-gone', state: 'cancelled', items: view.items });
   }
 
   #gone(state) {
     const items = this.view?.items ?? [];
     const payment = this.payment;
+    if (this.view) this.#take({ ...this.view, state }, 0);
     // A payment that is still under way may yet need the secret.
     if (payment === null) this.forget();
     throw new Problem({ code: 'hold-gone', state, items, payment });
   }
 
+  /** Adds that much to what is left, as far as the event allows. */
   async extend(ms) {
-    const answer = await this.#change({ method: 'PATCH', body: { extend_ms: ms } });
+    const extend_ms = Math.min(Math.ceil(Math.max(0, this.#deadline - performance.now()) + ms), EXTEND_MAX_MS);
+    const answer = await this.#change({ method: 'PATCH', body: { extend_ms } });
     this.#write({ ...this.#stored, extended: true });
     await this.#follow(answer);
   }
@@ -177,8 +196,9 @@ export class Cart extends EventTarget {
 
   /** Somebody else, the shop, turned the hold into a sale. The hold says all that the ticket needs. */
   soldElsewhere() {
-    const { booking_id, items } = this.view;
+    const { booking_id, items, booking_state } = this.view;
     this.#sold({ booking_id, items });
+    if (booking_state === 'cancelled') this.forget();
   }
 
   #sold(booking) {

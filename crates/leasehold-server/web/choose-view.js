@@ -6,7 +6,7 @@ const TOGETHER_MAX = 10;
 
 /**
  * @param {{map: any, onHold: (items: object[]) => void}} context
- * @returns {{elements: HTMLElement[], heading: HTMLElement, update: () => void, choose: (way: string) => void, busy: (is: boolean) => void}}
+ * @returns {{elements: HTMLElement[], heading: HTMLElement, update: () => void, choose: (way: string, pool?: string) => void, busy: (is: boolean) => void}}
  */
 export function chooseView({ map, onHold }) {
   let way = 'map';
@@ -47,9 +47,10 @@ export function chooseView({ map, onHold }) {
       return make('label', {}, radio, names[name]);
     }));
 
-  function choose(name) {
+  function choose(name, which) {
     way = name;
     radios.get(name).checked = true;
+    if (which !== undefined) pool.value = which;
     update();
   }
 
@@ -57,7 +58,7 @@ export function chooseView({ map, onHold }) {
     const chosen = map.chosen;
     const open = map.event?.state === 'open';
     for (const [name, pane] of Object.entries(panes)) pane.hidden = name !== way;
-    write(sentence, !open ? 'This event is not on sale at the moment.' : way === 'map' ? 'Tap a section to come closer, then tap the seats you like.' : way === 'best' ? 'We pick the best free seats next to each other.' : 'No fixed place; come early for the front.');
+    write(sentence, !open ? 'This event is not on sale at the moment.' : way === 'map' ? 'Tap a section to come closer, then tap the seats you like.' : way === 'best' ? 'We pick the best free seats next to each other, or else one behind the other.' : 'No fixed place; come early for the front.');
     const shown = [...chips.querySelectorAll('[data-seat]')].map((chip) => chip.dataset.seat).join(' ');
     if (shown !== chosen.join(' ') || chips.childElementCount === 0) chips.replaceChildren(...(chosen.length === 0 ? [make('li.empty', {}, 'No seats chosen yet')] : chosen.map(chip)));
     write(holdChosen, chosen.length === 0 ? 'Hold seats' : `Hold ${plural(chosen.length, 'seat')}`);

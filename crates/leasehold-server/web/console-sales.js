@@ -6,16 +6,15 @@ import { make, write } from './dom.js';
 export function salesView(desk) {
   const tiles = [['granted', 'Holds granted'], ['refused', 'Refused'], ['sold', 'Sold'], ['expired', 'Expired']].map(([key, name]) => {
     const value = make('b.figures', {}, '–');
-    return { key, value, element: make('div.tile', {}, make('span', {}, name), value, make('small', {}, 'per second')) };
+    return { key, value, element: make('div.tile', {}, make('span', {}, name), value, make('small', {}, 'per second, all events')) };
   });
-  const flow = chart({
-    title: 'Per second', series: [
-      { key: 'granted', name: 'Granted', colour: 'c1' }, { key: 'sold', name: 'Sold', colour: 'c2' },
-      { key: 'refused', name: 'Refused', colour: 'c3', dashed: true }, { key: 'expired', name: 'Expired', colour: 'c4', dashed: true },
-    ],
-  });
-  const latency = chart({ title: 'Answers', unit: ' ms', series: [{ key: 'p50', name: 'Half are faster', colour: 'c1' }, { key: 'p99', name: '99 of 100', colour: 'c4' }] });
-  const commits = chart({ title: 'Commits', series: [{ key: 'size', name: 'Commands in one', colour: 'c1' }, { key: 'commit', name: 'Time, 99 of 100, ms', colour: 'c4', dashed: true }] });
+  // In a rush thousands are refused for each one that is granted, so they have a scale of their own.
+  const charts = [
+    { title: 'Holds per second', series: [{ key: 'granted', name: 'Granted', colour: 'c1' }, { key: 'sold', name: 'Sold', colour: 'c2' }, { key: 'expired', name: 'Expired', colour: 'c4', dashed: true }] },
+    { title: 'Refused per second', series: [{ key: 'refused', name: 'Refused', colour: 'c3' }] },
+    { title: 'How long', unit: ' ms', series: [{ key: 'p50', name: 'Half', colour: 'c1' }, { key: 'p99', name: '99 of 100', colour: 'c4' }, { key: 'commit', name: 'Commits', colour: 'c2', dashed: true }] },
+    { title: 'Commands in a commit', series: [{ key: 'size', name: 'On average', colour: 'c1' }] },
+  ].map(chart);
   const rows = make('tbody');
   const more = make('button.button.small', { type: 'button', hidden: true, on: { click: () => desk.moreEvents() } }, 'More events');
   const empty = make('p.empty', { hidden: true }, 'There are no events yet. Create one with POST /v1/events.');
@@ -46,7 +45,7 @@ export function salesView(desk) {
     const { samples } = desk.metrics;
     const last = samples.at(-1);
     for (const { key, value } of tiles) write(value, last ? short(last[key]) : '–');
-    for (const one of [flow, latency, commits]) one.update(samples);
+    for (const one of charts) one.update(samples);
   }
 
   events();
@@ -55,8 +54,7 @@ export function salesView(desk) {
     elements: [
       make('h2.unseen', {}, 'Sales'),
       make('div.tiles', {}, tiles.map(({ element }) => element)),
-      flow.element,
-      make('div.halves', {}, latency.element, commits.element),
+      make('div.halves', {}, charts.map(({ element }) => element)),
       make('section.card', {}, make('div.head', {}, make('h3', {}, 'Events'), more), empty, table),
     ],
     events,

@@ -9,6 +9,7 @@ import { tenures, time, what, who } from './log-words.js';
 const HOLDS_SHOWN_MAX = 100;
 const HOLDS_INTERVAL_MS = 2_000;
 const ENTRIES_SHOWN_MAX = 100;
+const REREAD_MS = 500;
 
 export function seatsView(desk) {
   const map = make('seat-map', { look: true, id: 'map', 'aria-label': 'Seat map' });
@@ -20,7 +21,8 @@ export function seatsView(desk) {
   const count = make('p.muted', {});
   let asked = null;
   let stopped = false;
-  let changedAt = 0;
+  let rereading = 0;
+  let answered = '';
 
   map.addEventListener('seat-map-press', ({ detail }) => {
     kind.value = 'seat';
@@ -29,22 +31,26 @@ export function seatsView(desk) {
   });
   // What is shown of a seat is read again when something happened, but not for every change of a busy sale.
   map.addEventListener('seat-map-change', ({ detail }) => {
-    if (asked === null || Date.now() - changedAt < 500) return;
-    changedAt = Date.now();
-    const shown = asked;
-    if (shown.kind !== 'seat' || detail.kind === 'loaded') return;
-    if (map.statusOf(shown.text) !== shown.status) find(shown.kind, shown.text, { quietly: true });
+    if (asked?.kind !== 'seat' || rereading !== 0 || detail.seats?.includes(asked.text) === false) return;
+    rereading = setTimeout(() => {
+      rereading = 0;
+      if (asked?.kind === 'seat' && !stopped) find('seat', asked.text, { quietly: true });
+    }, REREAD_MS);
   });
 
   async function find(by, value, { quietly = false } = {}) {
     if (value === '') return;
-    asked = { kind: by, text: value, status: map.statusOf(value) };
+    asked = { kind: by, text: value };
     const mine = asked;
     try {
       const { body } = await ask(`/v1/operator/events/${desk.event}/log?${by}=${encodeURIComponent(value)}&limit=${ENTRIES_SHOWN_MAX}`);
       if (asked !== mine) return;
       if (by === 'seat' && !quietly) map.showSeats([value]);
       if (by === 'seat') map.setAttribute('chosen', value);
+      // Whoever is about to press a button keeps it as long as nothing is new.
+      const news = JSON.stringify([by, value, body.owner, body.entries[0]?.version]);
+      if (quietly && news === answered) return;
+      answered = news;
       answer.replaceChildren(...shown(by, value, body));
     } catch (problem) {
       if (asked !== mine) return;
@@ -112,9 +118,9 @@ export function seatsView(desk) {
       log.next ? make('p.muted', {}, 'Older entries are in the API: pass `next` as `before`.') : null);
   }
 
-  function places({ seats = [], pools = [] }) {
+  function places({ seats = [], seats_left_out = 0, pools = [] }) {
     const names = seats.map(([seat]) => seat);
-    const listed = names.length > 6 ? `${names.slice(0, 6).join(', ')} and ${names.length - 6} more` : names.join(', ');
+    const listed = names.length > 6 ? `${names.slice(0, 6).join(', ')} and ${names.length - 6 + seats_left_out} more` : names.join(', ');
     return [listed, ...pools.map((pool) => `${pool.id}: ${pool.free} free`)].filter((part) => part !== '').join(' · ');
   }
 

@@ -13,6 +13,8 @@ import { wordsFor } from './words.js';
 const TICK_MS = 250;
 /** The server is asked how a hold stands no more often than this. */
 const CHECK_PAUSE_MS = 500;
+/** The two clocks of a machine part by more than this when it slept or was set. */
+const SLEPT_MS = 2_000;
 const CONNECTIONS = { connecting: 'Joining', live: 'Live', behind: 'Behind', missing: 'Missing' };
 
 const event = location.pathname.split('/')[2] ?? '';
@@ -26,11 +28,14 @@ let showing = '';
 let bank = new AbortController();
 let checking = false;
 let checkedAt = -Infinity;
+let clocksApart = Date.now() - performance.now();
 let frame = 0;
 /** A hold is being asked for: what becomes of its seats is told by the answer. */
 let asking = false;
 /** Answers of an earlier step that arrive late change nothing. */
 let step = 0;
+/** Seats that a refusal has told of; that they went is no news any more. */
+let toldTaken = [];
 
 map.addEventListener('seat-map-ready', () => ready());
 map.addEventListener('seat-map-change', ({ detail }) => {
@@ -41,7 +46,7 @@ map.addEventListener('seat-map-change', ({ detail }) => {
 map.addEventListener('seat-map-choose', () => view?.update(map.connection));
 map.addEventListener('seat-map-connection', ({ detail }) => connected(detail.state));
 map.addEventListener('seat-map-lost', ({ detail }) => lost(detail.seats));
-map.addEventListener('seat-map-floor', () => showing === 'choose' && view.choose?.('standing'));
+map.addEventListener('seat-map-floor', ({ detail }) => showing === 'choose' && view.choose('standing', detail.pool));
 map.addEventListener('seat-map-full', ({ detail }) => notice({ tone: 'calm', title: 'That is the most at once', text: `Up to ${plural(detail.max, 'seat')} can be held in one go.` }));
 cart.addEventListener('elsewhere', () => followOtherTab());
 document.addEventListener('visibilitychange', () => !document.hidden && cart.view && check());
@@ -53,12 +58,8 @@ async function ready() {
   write(at('name'), map.event.name);
   document.title = `${map.event.name} – tickets`;
   changed();
-  if (cart.booking) {
-    await cart.recheck();
-    return showCart();
-  }
   try {
-    await cart.resume();
+    await (cart.booking ? cart.recheck() : cart.resume());
   } catch (problem) {
     // A payment that the bank has settled meanwhile is confirmed all the same: late is not lost.
     const payment = problem.code === 'hold-gone' ? problem.document.payment : null;
@@ -75,7 +76,7 @@ function showCart() {
   if (!cart.view) return show('choose');
   if (cart.view.state === 'confirmed') {
     cart.soldElsewhere();
-    return show('done');
+    return show(cart.booking ? 'done' : 'choose');
   }
   if (cart.payment !== null) return pay(cart.payment);
   if (cart.view.state === 'confirming') return paidElsewhere();
@@ -189,7 +190,10 @@ async function refused(problem, { wanted = [], items = [] } = {}) {
   if (problem.code === undefined) throw problem;
   const limit = map.event?.policy.units_per_holder_max ?? 0;
   const offers = [];
-  if (problem.code === 'seat-taken') offers.push(...alternatives(wanted, problem.document.seats ?? []));
+  if (problem.code === 'seat-taken') {
+    toldTaken = problem.document.seats ?? [];
+    offers.push(...alternatives(wanted, toldTaken, holdInstead));
+  }
   if (problem.code === 'sold-out') offers.push(...fewer(problem.document, items));
   if (problem.code === 'hold-gone' || problem.code === 'hold-expired') offers.push(...again(problem.document.items ?? cart.view?.items ?? []));
   if (['hold-gone', 'hold-expired', 'refund-due', 'not-found'].includes(problem.code)) {
@@ -205,8 +209,8 @@ async function refused(problem, { wanted = [], items = [] } = {}) {
   view?.update(map.connection);
 }
 
-/** Free seats near the ones that were lost, as buttons. */
-function alternatives(wanted, taken) {
+/** Groups of free seats near those that were lost, as many as are wanted, as buttons that do something with them. */
+function alternatives(wanted, taken, button) {
   if (wanted.length === 0) return [];
   const groups = map.nearby(taken.length > 0 ? taken : wanted, wanted.length);
   if (groups.length > 0) {
@@ -214,7 +218,10 @@ function alternatives(wanted, taken) {
     map.showSeats([...groups[0], ...wanted]);
   }
   const name = (group) => (group.length === 1 ? shortly(map.wordsFor(group[0])) : `${shortly(map.wordsFor(group[0]))}–${group.at(-1).slice(group.at(-1).lastIndexOf('-') + 1)}`);
-  return groups.map((group) => ({ text: `Hold ${name(group)}`, go: () => hold(group.map((seat) => ({ seat }))) }));
+  return groups.map((group) => {
+    const { text, go } = button(group);
+    return { text: `${text} ${name(group)}`, go };
+  });
 }
 
 /** As many as there are, when there are too few. */
@@ -241,14 +248,14 @@ function changed() {
   if (!counts) return;
   const places = counts.free + pools.reduce((sum, pool) => sum + pool.free, 0);
   const carts = counts.held + pools.reduce((sum, pool) => sum + pool.held, 0);
-  const sale = seen.state === 'open' ? `${places.toLocaleString('en')} places free` : 'Not on sale';
+  const sale = seen.state === 'open' ? `${places.toLocaleString('en')} free` : 'Not on sale';
   write(at('numbers'), `${sale} · ${carts.toLocaleString('en')} in carts · ${(counts.sold + pools.reduce((sum, pool) => sum + pool.sold, 0)).toLocaleString('en')} sold`);
   if (showing === 'choose') view.update(map.connection);
 }
 
 /** Somebody else ended this hold: the operator, time, or the shop that sold it. Units of a pool do not show whose they were. */
 function mineChanged(kind) {
-  if (!cart.view || showing === 'done') return;
+  if (!cart.view || cart.isOver || showing === 'done') return;
   const gone = cart.seats.some((seat) => map.statusOf(seat) !== 'held');
   if (gone || (cart.seats.length === 0 && ['hold.revoked', 'booking.created'].includes(kind))) check();
 }
@@ -269,17 +276,33 @@ function connected(state) {
 }
 
 function lost(seats) {
-  if (showing !== 'choose' || asking) return;
+  if (showing !== 'choose' || asking || seats.every((seat) => toldTaken.includes(seat))) return;
   const which = seats.length === 1 ? map.wordsFor(seats[0]) : plural(seats.length, 'of your seats', 'of your seats');
-  const offers = alternatives(seats, seats);
+  const offers = alternatives(seats, seats, map.chosen.length === 0 ? holdInstead : chooseAlso);
   notice({ tone: 'warn', title: 'Someone was faster', text: `${which} just went to someone else, and is no longer among your chosen ones.`, offers });
 }
+
+const holdInstead = (seats) => ({ text: 'Hold', go: () => hold(seats.map((seat) => ({ seat }))) });
+
+/** In place of those that were lost, beside what is still chosen. */
+const chooseAlso = (seats) => ({
+  text: 'Choose',
+  go: () => {
+    notice(null);
+    map.setAttribute('chosen', [...map.chosen, ...seats].join(' '));
+    view.update(map.connection);
+  },
+});
 
 function tick() {
   if (!cart.view || !view) return;
   view.update(map.connection);
+  // The steady clock stands still while some machines sleep, and the countdown with it.
+  const apart = Date.now() - performance.now();
+  const slept = Math.abs(apart - clocksApart) > SLEPT_MS;
+  clocksApart = apart;
   // Only the server knows whether it is over.
-  if (cart.remaining !== null && cart.remaining <= 0) check();
+  if (slept || (cart.remaining !== null && cart.remaining <= 0)) check();
 }
 
 /** Reads the hold again and follows it. */
@@ -302,12 +325,13 @@ async function check() {
 }
 
 function paymentOver({ payment, items }) {
-  if (payment.how === 'silent') {
-    cart.forget();
-    bank.abort();
-    show('choose', { quietly: false });
-    notice({ tone: 'bad', title: 'The bank never answered', text: 'The payment’s time is over and the seats went back on sale. If money was taken, it comes back.', offers: again(items) });
-  }
+  map.setAttribute('mine', '');
+  view.update(map.connection);
+  if (payment.how !== 'silent') return;
+  cart.forget();
+  bank.abort();
+  show('choose', { quietly: false });
+  notice({ tone: 'bad', title: 'The bank never answered', text: 'The payment’s time is over and the seats went back on sale. If money was taken, it comes back.', offers: again(items) });
 }
 
 function followOtherTab() {

@@ -7,6 +7,11 @@ import { titled } from './choose-view.js';
 const WARN_MS = 60_000;
 const TURN = 2 * Math.PI * 41;
 
+/** The last minute, or the last third of a short hold. */
+export function isSoon(cart) {
+  return cart.remaining < Math.min(WARN_MS, cart.total / 3);
+}
+
 /** The countdown, shared by holding and paying. */
 export function timer() {
   const left = make('circle.left', { cx: 50, cy: 50, r: 41, 'stroke-dasharray': TURN });
@@ -38,21 +43,19 @@ export function holdView({ map, cart, checkout, onExtend, onRelease, onPay, onSp
   const extend = make('button.button', { type: 'button', id: 'extend', on: { click: onExtend } }, 'More time');
   const release = make('button.button.quiet', { type: 'button', id: 'release', on: { click: onRelease } }, 'Give back');
   const note = checkout === 'none' ? make('p.muted', { id: 'no-checkout' }, 'Payment is taken by the shop that sent you here. Go back to it before the time is over; this page only keeps your seats.') : null;
-  let total = Math.max(1, cart.remaining ?? 1);
   let warned = false;
   let isBusy = false;
 
   function update(connection) {
     const remaining = cart.remaining;
     if (remaining === null) return;
-    total = Math.max(total, remaining);
-    const soon = remaining < Math.min(WARN_MS, total / 3);
+    const soon = isSoon(cart);
     const capped = cart.extended || cart.view.expires_at >= cart.view.hard_deadline;
     extend.disabled = isBusy || capped;
     write(extend, cart.extended ? 'Extended' : 'More time');
     const lost = connection === 'behind';
     const text = remaining <= 0 ? 'Asking the server how it stands.' : lost ? 'No connection. Your seats are kept by the server, and the time goes on.' : soon ? (capped ? 'Nearly over. Pay now to keep your seats.' : 'Nearly over. Pay now, or take more time.') : `Nobody else can take ${count === 1 ? 'it' : 'them'} until the time is over.`;
-    countdown.show({ remaining: Math.max(0, remaining), total, urgency: soon ? 'soon' : 'calm', text });
+    countdown.show({ remaining: Math.max(0, remaining), total: cart.total, urgency: soon ? 'soon' : 'calm', text });
     if (soon && !warned && remaining > 0) {
       warned = true;
       onSpeak(`${clock(remaining)} left to pay for your tickets.`);

@@ -1,7 +1,7 @@
 // Paying, with the stand-in for a payment service; and the ticket afterwards.
 
 import { make, write } from './dom.js';
-import { itemList, timer } from './hold-view.js';
+import { isSoon, itemList, timer } from './hold-view.js';
 import { shortly, titled } from './choose-view.js';
 import { WAYS } from './bank.js';
 
@@ -13,12 +13,10 @@ export function tillView({ cart, onGo, onBack }) {
     make('input', { type: 'radio', name: 'bank', value: how, checked: place === 0 }), make('strong', {}, title), make('span', {}, text))));
   const go = make('button.button.primary', { type: 'button', id: 'pay-now', on: { click: () => onGo(choices.querySelector(':checked').value) } }, 'Pay now');
   const back = make('button.button.quiet', { type: 'button', id: 'back', on: { click: onBack } }, 'Back');
-  let total = Math.max(1, cart.remaining ?? 1);
   function update() {
     const remaining = cart.remaining;
     if (remaining === null) return;
-    total = Math.max(total, remaining);
-    countdown.show({ remaining: Math.max(0, remaining), total, urgency: remaining < 60_000 ? 'soon' : 'calm', text: 'The countdown stops as soon as you pay.' });
+    countdown.show({ remaining: Math.max(0, remaining), total: cart.total, urgency: isSoon(cart) ? 'soon' : 'calm', text: 'The countdown stops as soon as you pay.' });
   }
   update();
   return {
@@ -44,11 +42,12 @@ export function payingView({ map, cart }) {
   function update(connection) {
     const remaining = cart.remaining;
     write(words, connection === 'behind' ? 'Waiting for the connection to come back.' : 'Waiting for the bank.');
-    if (remaining !== null) countdown.show({ remaining: Math.max(0, remaining), total, urgency: 'paused', text: 'Your seats cannot run out while the bank works; this is the payment’s own deadline.' });
+    if (cart.isOver) countdown.show({ remaining: 0, total, urgency: 'soon', text: 'The payment’s time is over and the seats are on sale again. If the bank still says yes, you get them back if they are free, or your money.' });
+    else if (remaining !== null) countdown.show({ remaining: Math.max(0, remaining), total, urgency: 'paused', text: 'Your seats cannot run out while the bank works; this is the payment’s own deadline.' });
   }
   update('live');
   return {
-    elements: [make('div', {}, heading, make('p.muted', {}, 'Leave this page open. A reload does no harm.')), make('p.waiting', { id: 'waiting' }, make('span.spinner', { 'aria-hidden': 'true' }), words), countdown.element, itemList(cart.view.items, map)],
+    elements: [make('div', {}, heading, make('p.muted', {}, 'Leave this page open. A reload does no harm.')), make('p.waiting', { id: 'waiting' }, make('span.spinner', { 'aria-hidden': 'true' }), words), countdown.element, itemList(cart.view?.items ?? [], map)],
     heading,
     update,
     busy: () => {},

@@ -40,7 +40,7 @@ export function arrange(sections, pools) {
   const arena = first !== undefined && first.sweep >= ARENA_SWEEP;
   const centre = arena ? around(first.radius) : inFront(first, pools.length > 0);
   const floors = divide(centre.floor, pools.slice(0, POOLS_DRAWN_MAX));
-  return { xs, ys, sections: drawn, floors, stage: centre.stage, bounds: boundsOf(xs, ys, drawn, floors, centre.stage) };
+  return { xs, ys, sections: drawn, floors, stage: centre.stage, bounds: boundsOf(drawn, floors, centre.stage) };
 }
 
 /** Consecutive sections of one shape, as arcs with a radius and a sweep. */
@@ -150,7 +150,7 @@ function boxOf(points) {
   return box;
 }
 
-function boundsOf(xs, ys, sections, floors, stage) {
+function boundsOf(sections, floors, stage) {
   const corners = [[stage.x, stage.y], [stage.x + stage.width, stage.y + stage.height]];
   for (const section of sections) corners.push([section.left, section.top], [section.right, section.bottom]);
   for (const floor of floors) corners.push([floor.x, floor.y], [floor.x + floor.width, floor.y + floor.height]);

@@ -131,7 +131,7 @@ export class LiveEvent extends EventTarget {
   async #refresh() {
     try {
       this.event = await this.#get('');
-      this.dispatchEvent(new CustomEvent('change', { detail: { all: true, kind: 'event.updated' } }));
+      this.dispatchEvent(new CustomEvent('change', { detail: { all: true, kind: 'loaded' } }));
     } catch {
       // The stream says soon enough when the server is gone.
     }

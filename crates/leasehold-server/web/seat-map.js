@@ -73,8 +73,7 @@ export class SeatMap extends HTMLElement {
   disconnectedCallback() {
     this.#observer?.disconnect();
     for (const media of this.#media) media.removeEventListener('change', this.#appearance);
-    this.#live?.stop();
-    this.#live = null;
+    this.#forget();
   }
 
   attributeChangedCallback(name, before, after) {
@@ -181,11 +180,10 @@ export class SeatMap extends HTMLElement {
   // ---- the server ----
 
   #connect() {
-    this.#live?.stop();
-    // Nothing of the event before may be shown or pressed under the name of the next.
-    [this.#plan, this.#hovered] = [null, null];
-    this.#places = new Map();
-    [this.#chosen, this.#mine, this.#suggested] = [new Set(), new Set(), new Set()];
+    const before = this.connection;
+    this.#forget();
+    if (before !== 'connecting') this.#tell('connection', { state: 'connecting' });
+    this.#paintSoon();
     const src = this.getAttribute('src');
     if (!src) return;
     const live = new LiveEvent(src);
@@ -194,6 +192,14 @@ export class SeatMap extends HTMLElement {
     live.addEventListener('change', ({ detail }) => this.#changed(detail));
     live.addEventListener('connection', ({ detail }) => this.#tell('connection', { state: detail }));
     live.start();
+  }
+
+  /** Nothing of one event may be shown or pressed under the name of the next. */
+  #forget() {
+    this.#live?.stop();
+    [this.#live, this.#plan, this.#hovered] = [null, null, null];
+    this.#places = new Map();
+    [this.#chosen, this.#mine, this.#suggested] = [new Set(), new Set(), new Set()];
   }
 
   #ready() {
@@ -218,7 +224,8 @@ export class SeatMap extends HTMLElement {
     }
     const lost = this.#isLook ? [] : [...this.#chosen].filter((seat) => this.#live.seats[seat] !== 'f');
     this.#paintSoon();
-    this.#tell('change', { kind: detail.kind, at: detail.at });
+    const seats = detail.all ? null : detail.seats.map(([seat]) => this.#live.venue.seat_ids[seat]);
+    this.#tell('change', { kind: detail.kind, at: detail.at ?? null, seats });
     if (lost.length > 0) {
       this.#choose(new Set([...this.#chosen].filter((seat) => !lost.includes(seat))));
       this.#tell('lost', { seats: lost.map((seat) => this.#live.venue.seat_ids[seat]) });
@@ -255,11 +262,12 @@ export class SeatMap extends HTMLElement {
   }
 
   #choose(chosen) {
+    const before = this.chosen.join(' ');
     this.#chosen = chosen;
-    this.#suggested = new Set();
+    this.setAttribute('suggested', '');
     this.setAttribute('chosen', this.chosen.join(' '));
     this.#paintSoon();
-    this.#tell('choose', { seats: this.chosen });
+    if (this.chosen.join(' ') !== before) this.#tell('choose', { seats: this.chosen });
   }
 
   #placesOf(list) {
@@ -425,6 +433,11 @@ export class SeatMap extends HTMLElement {
   }
 
   // ---- drawing ----
+
+  /** Reads the colours again, for pages that change them. */
+  restyle() {
+    this.#appearance();
+  }
 
   #appearance = () => {
     const still = window.matchMedia('(prefers-reduced-motion: reduce)').matches;

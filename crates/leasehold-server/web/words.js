@@ -19,7 +19,7 @@ export function wordsFor(problem, { limit = 0 } = {}) {
       const free = document.available ?? 0;
       const returning = document.returning ?? 0;
       const title = document.pool ? 'Not that many left' : 'No such seats together';
-      const left = free === 0 ? (document.pool ? 'Nothing is free right now' : 'There is no such group of free seats next to each other') : `${plural(free, 'place is', 'places are')} free${document.pool ? '' : ', but not next to each other'}`;
+      const left = free === 0 ? (document.pool ? 'Nothing is free right now' : 'There is no such group of free seats') : `${plural(free, 'place is', 'places are')} free${document.pool ? '' : ', but not together'}`;
       const carts = returning > 0 ? ` ${plural(returning, 'is', 'are')} in other people’s carts and may come back in a few minutes.` : ' Nothing is in other people’s carts.';
       return { tone: 'warn', title: free === 0 && document.pool ? 'Sold out for now' : title, text: `${left}.${carts}` };
     }
@@ -50,5 +50,6 @@ export function wordsFor(problem, { limit = 0 } = {}) {
 const ENDED = {
   expired: { tone: 'warn', title: 'Your time is over', text: 'Your seats went back on sale. If they are still free you can take them again.' },
   released: { tone: 'calm', title: 'Given back', text: 'Your seats are on sale again.' },
+  cancelled: { tone: 'bad', title: 'Your booking was cancelled', text: 'The organiser cancelled it, and the seats went back on sale. If money was taken, it comes back.' },
   revoked: { tone: 'bad', title: 'Taken back by the organiser', text: 'The organiser took these seats back. If money was taken, it comes back.' },
 };

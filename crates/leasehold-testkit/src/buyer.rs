@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_api::{
-    BeginPayment, BookingView, CancelBooking, ConfirmHold, CreateHold, HoldView, ItemSpec, PatchHold,
-    PaymentFailed,
+    BeginPayment, BlockView, BlockedUnits, BookingView, CancelBooking, ConfirmHold, CreateBlock, CreateHold,
+    HoldView, ItemSpec, ItemView, PatchEvent, PatchHold, PaymentFailed, PoolCapacity,
 };
 use leasehold_client::Request;
 
@@ -19,6 +19,8 @@ use crate::workload::Shop;
 
 /// More holds than this a buyer does not collect.
 const HOLDS_MAX: usize = 4;
+/// One buyer in so many is also an operator.
+const OPERATORS_EVERY: usize = 8;
 
 /// A buyer with what it knows.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct Buyer {
     shop: Arc<Shop>,
     holds: Vec<Held>,
     bookings: Vec<String>,
+    /// What it keeps back as an operator.
+    blocks: Vec<String>,
     /// Requests that got no answer and are repeated under the same key.
     unanswered: VecDeque<Request>,
     keys_used: u64,
@@ -37,6 +41,7 @@ pub(crate) struct Buyer {
 struct Held {
     id: String,
     secret: String,
+    items: Vec<ItemSpec>,
     payment_ref: Option<String>,
 }
 
@@ -48,6 +53,7 @@ impl Buyer {
             shop,
             holds: Vec::new(),
             bookings: Vec::new(),
+            blocks: Vec::new(),
             unanswered: VecDeque::new(),
             keys_used: 0,
         }
@@ -81,6 +87,9 @@ impl Buyer {
         {
             return request;
         }
+        if self.number.is_multiple_of(OPERATORS_EVERY) && self.random.percent(10) {
+            return self.operate();
+        }
         if !self.bookings.is_empty() && self.random.percent(20) {
             let booking = self.random.pick(&self.bookings).clone();
             let body = CancelBooking { reason: Some("changed my mind".to_owned()) };
@@ -92,8 +101,33 @@ impl Buyer {
         self.use_hold()
     }
 
+    /// Keeps something back, puts it on sale again, or changes how much there is.
+    fn operate(&mut self) -> Request {
+        let event = format!("/v1/events/{}", self.shop.event);
+        if let Some(block) = self.blocks.first() {
+            let removal = Request::delete(format!("{event}/blocks/{block}"));
+            return self.keyed(removal);
+        }
+        if self.random.percent(70) {
+            let seat = self.random.pick(&self.shop.seats).clone();
+            let units = BlockedUnits { id: self.shop.pool.clone(), quantity: 1 };
+            let (seats, pools) =
+                if self.random.percent(50) { (vec![seat], vec![]) } else { (vec![], vec![units]) };
+            let block = CreateBlock { seats, pools, reason: None };
+            // Always with a key: what nobody knows of is never put on sale again.
+            return Request::post(format!("{event}/blocks"), &block).idempotency_key(self.next_key());
+        }
+        let (id, usual) = (self.shop.pool.clone(), u64::from(self.shop.pool_capacity));
+        let capacity = u32::try_from(self.random.within(usual * 3 / 4..usual * 5 / 4)).unwrap_or(1);
+        let patch = PatchEvent { pools: vec![PoolCapacity { id, capacity }], ..PatchEvent::default() };
+        self.keyed(Request::patch(event, &patch))
+    }
+
     fn create_hold(&mut self) -> Request {
         let mut items = Vec::new();
+        if self.random.percent(5) {
+            items.push(ItemSpec::best(2));
+        }
         if self.random.percent(30) {
             let quantity = u32::try_from(self.random.within(1..4)).unwrap_or(1);
             items.push(ItemSpec::pool(&self.shop.pool, quantity));
@@ -120,9 +154,21 @@ impl Buyer {
         let hold = &mut self.holds[place];
         let path = format!("/v1/holds/{}", hold.id);
         let request = match chance {
-            0..15 => {
+            0..10 => {
                 let extend_ms = Some(1_000 + chance * 200);
                 Request::patch(path, &PatchHold { extend_ms, ..PatchHold::default() })
+            }
+            10..15 => {
+                let seat = ItemSpec::seat(self.random.pick(&self.shop.seats));
+                let first = hold.items.first().cloned();
+                // More, something else, or less.
+                let (add, remove) = match chance {
+                    10..12 => (Some(seat), None),
+                    12..14 => (Some(seat), first),
+                    _ => (None, first),
+                };
+                let (add, remove) = (Vec::from_iter(add), Vec::from_iter(remove));
+                Request::patch(path, &PatchHold { add, remove, ..PatchHold::default() })
             }
             15..35 => {
                 hold.payment_ref = Some(payment_ref.clone());
@@ -134,7 +180,9 @@ impl Buyer {
                 Request::post(format!("{path}/payment/failed"), &PaymentFailed { payment_ref })
             }
             45..80 => {
-                let body = ConfirmHold { payment_ref: hold.payment_ref.clone(), ..ConfirmHold::default() };
+                let part = hold.items.first().filter(|_| chance < 52).map(|item| vec![item.clone()]);
+                let payment_ref = hold.payment_ref.clone();
+                let body = ConfirmHold { payment_ref, items: part, ..ConfirmHold::default() };
                 Request::post(format!("{path}/confirm"), &body)
             }
             _ => Request::delete(path),
@@ -164,8 +212,21 @@ impl Buyer {
                 if let Some(view) = answer.view::<HoldView>().filter(|_| answer.is_success())
                     && let Some(secret) = view.secret
                 {
-                    self.holds.push(Held { id: view.hold_id, secret, payment_ref: None });
+                    let items = specs(&view.items);
+                    self.holds.push(Held { id: view.hold_id, secret, items, payment_ref: None });
                 }
+            }
+            Route::PatchHold(hold) if answer.is_success() => {
+                let known = self.holds.iter_mut().find(|known| known.id == hold);
+                if let (Some(known), Some(view)) = (known, answer.view::<HoldView>()) {
+                    known.items = specs(&view.items);
+                }
+            }
+            Route::CreateBlock(_) if answer.is_success() => {
+                self.blocks.extend(answer.view::<BlockView>().map(|view| view.block_id));
+            }
+            Route::RemoveBlock(_, block) if answer.is_success() || answer.status == 404 => {
+                self.blocks.retain(|known| known != block);
             }
             Route::ConfirmHold(hold) => {
                 if let Some(booking) = answer.view::<BookingView>().filter(|_| answer.is_success()) {
@@ -212,4 +273,14 @@ impl Buyer {
         self.keys_used += 1;
         format!("buyer-{}-key-{}", self.number, self.keys_used)
     }
+}
+
+/// The same items, to be asked for or given back.
+fn specs(items: &[ItemView]) -> Vec<ItemSpec> {
+    let spec = |item: &ItemView| match (&item.seat, &item.pool) {
+        (Some(seat), _) => Some(ItemSpec::seat(seat)),
+        (None, Some(pool)) => Some(ItemSpec::pool(pool, item.quantity.unwrap_or(1))),
+        (None, None) => None,
+    };
+    items.iter().filter_map(spec).collect()
 }

@@ -4,6 +4,7 @@
 //! any time after it began, so a rule only speaks where every such possibility is excluded: what it reports
 //! cannot be explained by bad luck.
 
+mod blocks;
 mod counters;
 mod fences;
 mod held;
@@ -16,6 +17,7 @@ mod made_histories;
 mod made_read_backs;
 mod owners;
 mod recovery;
+mod refunds;
 mod seats;
 
 use std::time::{Duration, Instant};
@@ -91,6 +93,7 @@ pub fn check_within(history: &History, time_max: Duration) -> Checked {
     seats::check(&facts, &mut findings);
     fences::check(&facts, &mut findings);
     recovery::check(&facts, &mut findings);
+    refunds::check(&facts, &mut findings);
     idempotency::check(&facts, &mut findings);
     owners::check(&facts, &mut findings);
     counters::check(&facts, &mut findings);

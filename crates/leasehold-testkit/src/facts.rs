@@ -121,7 +121,12 @@ impl Facts {
                 Route::GetBooking(booking) | Route::CancelBooking(booking) => {
                     self.on_booking.entry(booking.to_owned()).or_default().push(index);
                 }
-                Route::PatchEvent(event) | Route::GetEvent(event) | Route::GetAvailability(event) => {
+                Route::PatchEvent(event)
+                | Route::GetEvent(event)
+                | Route::GetAvailability(event)
+                | Route::GetRefunds(event)
+                | Route::CreateBlock(event)
+                | Route::RemoveBlock(event, _) => {
                     self.on_event.entry(event.to_owned()).or_default().push(index);
                 }
                 Route::CreateEvent | Route::CreateHold(_) | Route::Other => {}

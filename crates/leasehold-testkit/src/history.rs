@@ -204,6 +204,12 @@ impl Operation {
         self.answer().is_some_and(Answer::is_success)
     }
 
+    /// What its repetitions have in common with it: path and idempotency key, or without a key its own number.
+    pub(crate) fn key_or(&self, index: usize) -> String {
+        let key = self.request.header(leasehold_api::IDEMPOTENCY_KEY);
+        key.map_or_else(|| format!("#{index}"), |key| format!("{} {key}", self.request.path))
+    }
+
     /// True unless it is certain that the request changed nothing.
     pub fn may_have_taken_effect(&self) -> bool {
         match &self.outcome {

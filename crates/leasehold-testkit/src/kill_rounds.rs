@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_api::{CreateEvent, CreateHold, ItemSpec, PoolSpec, SeatSpec};
+use leasehold_api::{CreateEvent, CreateHold, ItemSpec, PoolSpec};
 use leasehold_client::Request;
 
 use crate::desk::Granted;
@@ -32,6 +32,8 @@ pub struct KeyRounds {
     pub answered_first: usize,
     /// Requests without an answer.
     pub unanswered: usize,
+    /// Those of them that were committed: the kill fell between the commit and the answer.
+    pub committed_unanswered: usize,
     /// What went wrong, in words; empty when every repetition found its one effect.
     pub complaints: Vec<String>,
 }
@@ -43,6 +45,17 @@ pub async fn kill_rounds(
     random: &mut Random,
     kills: usize,
 ) -> Kills {
+    kill_rounds_with(stage, workload, random, kills, |_| {}).await
+}
+
+/// The same, with a look at what the `n`th kill left, before the next start; the first is 1.
+pub async fn kill_rounds_with(
+    stage: &mut Stage,
+    workload: &mut Workload,
+    random: &mut Random,
+    kills: usize,
+    mut look: impl FnMut(usize),
+) -> Kills {
     let mut seen = Kills::default();
     for _ in 0..kills {
         workload.begin_round(stage.address());
@@ -52,6 +65,7 @@ pub async fn kill_rounds(
         seen.kills += 1;
         seen.after_work += usize::from(round.acknowledged > 0);
         seen.in_flight += usize::from(round.unanswered > 0);
+        look(seen.kills);
         let restarted = Instant::now();
         stage.restart();
         seen.restart_max = seen.restart_max.max(restarted.elapsed());
@@ -61,8 +75,8 @@ pub async fn kill_rounds(
 
 /// Sends one request, kills the server within `kill_micros_max`, repeats it under the same key; `rounds` times.
 ///
-/// Each round asks for a seat and units that nobody else wants, so the repetition must be granted, and must
-/// be granted once.
+/// Each round asks for a unit of which there are more than enough, so the repetition must be granted; and as nothing
+/// but its key keeps it from being granted a second time, the numbers show when that was lost.
 pub async fn repeat_after_kill(
     stage: &mut Stage,
     random: &mut Random,
@@ -70,13 +84,12 @@ pub async fn repeat_after_kill(
     kill_micros_max: u64,
 ) -> KeyRounds {
     let capacity = u32::try_from(rounds * 2).expect("a few rounds");
-    let seats = (1..=rounds).map(|round| SeatSpec::Id(format!("S-{round}"))).collect();
     let pools = vec![PoolSpec { id: "units".to_owned(), capacity }];
-    let event = CreateEvent { id: "keys".to_owned(), seats, pools, ..CreateEvent::default() };
+    let event = CreateEvent { id: "keys".to_owned(), pools, ..CreateEvent::default() };
     stage.desk(0).create_event(&event).await;
     let mut seen = KeyRounds::default();
     for round in 1..=rounds {
-        let items = vec![ItemSpec::seat(format!("S-{round}")), ItemSpec::pool("units", 1)];
+        let items = vec![ItemSpec::pool("units", 1)];
         let body = CreateHold { items, holder: Some(format!("holder-{round}")), ttl_ms: Some(600_000) };
         let request = Request::post("/v1/events/keys/holds", &body).idempotency_key(format!("key-{round}"));
         let first = send_and_kill(stage, request.clone(), random.within(1..kill_micros_max)).await;
@@ -93,13 +106,16 @@ pub async fn repeat_after_kill(
                     seen.complaints.push(format!("round {round}: {first:?} became {answer:?}"));
                 }
             }
-            (Outcome::NoAnswer, Some(_)) => seen.unanswered += 1,
+            (Outcome::NoAnswer, Some(_)) => {
+                seen.unanswered += 1;
+                seen.committed_unanswered += usize::from(answer.header("idempotency-replayed").is_some());
+            }
             (Outcome::NotSent, Some(_)) => {}
         }
         let view = stage.desk(1).show_event("keys").await;
-        let held = (view.seats.held as usize, view.pools.first().map_or(0, |pool| pool.held) as usize);
-        if held != (round, round) {
-            seen.complaints.push(format!("round {round}: {held:?} seats and units are held"));
+        let held = view.pools.first().map_or(0, |pool| pool.held) as usize;
+        if held != round {
+            seen.complaints.push(format!("round {round}: {held} units are held"));
             return seen;
         }
     }

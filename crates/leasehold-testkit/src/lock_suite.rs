@@ -81,6 +81,7 @@ macro_rules! for_each_lock_case {
             cancel::waiting_dropped_at_any_await_leaves_nothing,
             cancel::owner_that_gave_up_and_asks_again_keeps_the_lock,
             cancel::release_dropped_at_any_await_still_releases,
+            cancel::release_without_a_guard_dropped_at_any_await_still_releases,
             cancel::renewal_dropped_at_any_await_harms_nothing,
             in_order::waiters_get_the_lock_in_the_order_they_came,
             in_order::dead_waiter_costs_the_next_one_little,

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use leasehold_api::RefundList;
 use leasehold_client::Request;
 use tokio::task::JoinSet;
 
 use crate::facts::Facts;
-use crate::history::{History, Outcome};
+use crate::history::{Answer, History, Outcome};
 use crate::recording::RecordingClient;
 
 /// How many connections read at once.
@@ -15,7 +16,8 @@ const READERS: usize = 8;
 /// How often a read is repeated that was turned away or not answered.
 const TRIES_MAX: usize = 50;
 
-/// Reads every acknowledged hold and booking, and their events, as the final state of `history`.
+/// Reads every acknowledged hold and booking, their events, and what these must give back, as the final state of
+/// `history`.
 pub async fn read_back(address: &str, history: &History) {
     let facts = Facts::of(history);
     history.begin_final_state();
@@ -27,28 +29,46 @@ pub async fn read_back(address: &str, history: &History) {
     requests.extend(facts.bookings.keys().map(|booking| Request::get(format!("/v1/bookings/{booking}"))));
     let mut readers = JoinSet::new();
     for (number, part) in requests.chunks(requests.len().div_ceil(READERS).max(1)).enumerate() {
-        let client = RecordingClient::new(address, 10_000 + number, history);
-        readers.spawn(read_all(client, part.to_vec()));
+        let (mut client, part) = (RecordingClient::new(address, 10_000 + number, history), part.to_vec());
+        readers.spawn(async move { read_all(&mut client, part).await });
     }
     while let Some(reader) = readers.join_next().await {
         reader.expect("no reader panics");
     }
     let events: BTreeSet<&str> = facts.holds.values().map(|hold| hold.event.as_str()).collect();
-    let views = events.into_iter().flat_map(|event| {
+    let views = events.iter().flat_map(|event| {
         [format!("/v1/events/{event}"), format!("/v1/events/{event}/availability")].map(Request::get)
     });
-    read_all(RecordingClient::new(address, 10_000 + READERS, history), views.collect()).await;
+    let mut client = RecordingClient::new(address, 10_000 + READERS, history);
+    read_all(&mut client, views.collect()).await;
+    for event in events {
+        read_refunds(&mut client, event).await;
+    }
 }
 
-async fn read_all(mut client: RecordingClient, requests: Vec<Request>) {
+/// Reads the list of payments that must be given back, a page at a time.
+async fn read_refunds(client: &mut RecordingClient, event: &str) {
+    let mut path = format!("/v1/events/{event}/refunds");
+    while let Some(answer) = read(client, Request::get(&path)).await {
+        let Some(next) = answer.view::<RefundList>().and_then(|page| page.next) else { break };
+        path = format!("/v1/events/{event}/refunds?after={next}");
+    }
+}
+
+async fn read_all(client: &mut RecordingClient, requests: Vec<Request>) {
     for request in requests {
-        for _ in 0..TRIES_MAX {
-            match client.send(request.clone()).await {
-                Outcome::Answer(answer) if !matches!(answer.status, 429 | 503) => break,
-                Outcome::Answer(_) | Outcome::NoAnswer | Outcome::NotSent => {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
+        read(client, request).await;
+    }
+}
+
+async fn read(client: &mut RecordingClient, request: Request) -> Option<Answer> {
+    for _ in 0..TRIES_MAX {
+        match client.send(request.clone()).await {
+            Outcome::Answer(answer) if !matches!(answer.status, 429 | 503) => return Some(answer),
+            Outcome::Answer(_) | Outcome::NoAnswer | Outcome::NotSent => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
+    None
 }

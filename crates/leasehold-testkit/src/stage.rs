@@ -1,6 +1,6 @@
 //! One server on one data file with one history: what nearly every end-to-end test begins with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::checker::{Checked, check};
 use crate::desk::Desk;
@@ -8,6 +8,9 @@ use crate::history::History;
 use crate::launch::Launch;
 use crate::process::ServerProcess;
 use crate::read_back::read_back;
+
+/// The data file's name.
+const DATA: &str = "leasehold.db";
 
 /// A running server, its data file in a directory of its own, and the history of all its clients.
 #[derive(Debug)]
@@ -17,7 +20,7 @@ pub struct Stage {
     /// What its clients did.
     pub history: History,
     launch: Launch,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Stage {
@@ -29,8 +32,13 @@ impl Stage {
     /// The same, where `prepare` may add arguments and variables.
     pub fn open_with(binary: &Path, prepare: impl FnOnce(Launch) -> Launch) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory for the data file");
-        let launch = prepare(Launch::new(binary, &directory.path().join("leasehold.db")));
-        Self { server: launch.start(), history: History::new(), launch, _directory: directory }
+        let launch = prepare(Launch::new(binary, &directory.path().join(DATA)));
+        Self { server: launch.start(), history: History::new(), launch, directory }
+    }
+
+    /// The data file.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join(DATA)
     }
 
     /// How the server is started, for a start with something added.

@@ -2,7 +2,9 @@
 
 use std::process::{Command, Output};
 
-use leasehold_testkit::servers::{Authority, Persistence, Postgres, RedisCluster, RedisServer, independent};
+use leasehold_testkit::servers::{
+    Authority, ClockShift, Persistence, Postgres, RedisCluster, RedisServer, independent,
+};
 use serde_json::Value;
 
 fn doctor_command(args: &[&str]) -> Command {
@@ -58,7 +60,8 @@ fn a_redis_that_is_set_up_well_has_no_complaints() {
     let (code, report) = report(&["--store", &redis.url()]);
     assert_eq!((code, complaints(&report)), (Some(0), vec![]), "{report:#}");
     assert_eq!(report["guarantee"], "lease");
-    for topic in ["version", "eviction", "persistence", "role", "replicas", "scripts", "clock", "prefix"] {
+    let topics = ["version", "eviction", "persistence", "role", "replicas", "scripts", "keys", "channels"];
+    for topic in topics.into_iter().chain(["clock", "prefix"]) {
         assert_eq!(levels(&report, topic), ["ok"], "{topic}: {report:#}");
     }
     let text = doctor(&["--store", &redis.url()]);
@@ -136,6 +139,20 @@ fn what_may_not_be_asked_is_said() {
     assert_eq!(levels(&found, "config"), ["warning"], "{found:#}");
     assert_eq!(levels(&found, "scripts"), ["problem"], "{found:#}");
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
+    let rights = |words: &[&str]| {
+        let () = redis
+            .command(&[&["ACL", "SETUSER", "guest", "reset", "on", ">hunter2", "+@all"], words].concat());
+        report(&["--store", &format!("redis://guest:hunter2@{}", redis.address())])
+    };
+    // As new users are in Redis 7: no channels.
+    let (code, found) = rights(&["~*"]);
+    assert_eq!((code, complaints(&found)), (Some(0), vec!["channels".to_owned()]), "{found:#}");
+    let (code, found) = rights(&["~lock:*", "&*"]);
+    assert_eq!((code, levels(&found, "keys")), (Some(0), vec!["warning".to_owned()]), "{found:#}");
+    let (code, found) = rights(&["~leasehold:*", "%R~lock:*", "&*"]);
+    assert_eq!((code, levels(&found, "keys")), (Some(1), vec!["problem".to_owned()]), "{found:#}");
+    let (code, found) = rights(&["~lock:*", "~leasehold:*", "&leasehold:*"]);
+    assert_eq!((code, complaints(&found)), (Some(0), vec![]), "what the documents ask for: {found:#}");
 }
 
 /// A sentinel that watches one server. Gone when this is dropped.
@@ -239,6 +256,20 @@ fn locks_in_postgres_are_fenced_if_it_forgets_nothing_and_its_user_may_lock() {
     let (code, found) = report(&["--store", "postgres://ada:hunter2@127.0.0.1:1/app"]);
     assert_eq!((code, levels(&found, "reachable")), (Some(2), vec!["problem".to_owned()]), "{found:#}");
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_said_to_be() {
+    let clock = ClockShift::new();
+    let redis = RedisServer::options().clock(&clock).start();
+    for (offset_ms, level, word) in
+        [(0, "ok", ""), (3_600_000, "warning", "ahead of"), (-3_600_000, "warning", "behind"), (0, "ok", "")]
+    {
+        clock.set_ms(offset_ms);
+        let (code, found) = report(&["--store", &redis.url()]);
+        assert_eq!((code, levels(&found, "clock")), (Some(0), vec![level.to_owned()]), "{found:#}");
+        assert!(found.to_string().contains(word), "{found:#}");
+    }
 }
 
 #[test]

@@ -1,19 +1,14 @@
 //! The disk says no: the process stops by itself, acknowledges nothing more, and loses nothing it had acknowledged.
 
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use leasehold_testkit::{History, Operation, Random, Shop, Stage, Workload};
+use leasehold_testkit::{Random, Shop, Stage, SyncFault, Workload, fail_syncs};
 
 /// After how many syncs of one thread they begin to fail.
-const FAIL_FROM: [u32; 6] = [1, 2, 5, 12, 30, 80];
-const BUYERS: usize = 8;
-
-/// What was seen of one fault.
-struct Seen {
-    ready: bool,
-    unanswered: usize,
-}
+const FAIL_FROM: [u32; 11] = [1, 2, 5, 6, 7, 8, 9, 10, 12, 30, 80];
+/// Few, so that those in the commit that fails asked after the last good one.
+const BUYERS: usize = 2;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_failed_sync_the_process_stops_and_what_it_acknowledged_is_kept() {
@@ -27,31 +22,16 @@ async fn after_a_failed_sync_the_process_stops_and_what_it_acknowledged_is_kept(
     assert!(hit_at_work >= 3, "only {hit_at_work} of {} faults hit requests in flight", FAIL_FROM.len());
 }
 
-async fn fail_syncs_from(seed: u64, fail_from: u32) -> Seen {
+async fn fail_syncs_from(seed: u64, fail_from: u32) -> SyncFault {
     let mut stage = Stage::open(Path::new(env!("CARGO_BIN_EXE_leasehold")));
     let mut workload = Workload::new(seed ^ u64::from(fail_from), BUYERS, Shop::small(), &stage.history);
     workload.open_shop(stage.address()).await;
     work(&mut workload, stage.address(), Duration::from_millis(100)).await;
     assert!(stage.server.sigterm_and_wait().success(), "SIGTERM is a clean end:\n{}", stage.server.log());
 
-    let inject = format!("fsync,fdatasync:error=EIO:when={fail_from}+");
-    let faulty = stage.launch().clone().strace(&inject);
-    let seen = match faulty.try_start() {
-        Err(ended) => {
-            assert!(ended.trace.contains("(INJECTED)"), "the fault was not seen:\n{}", ended.trace);
-            assert_explained(ended.status.code(), &ended.log);
-            Seen { ready: false, unanswered: 0 }
-        }
-        Ok(mut server) => {
-            workload.begin_round(server.address());
-            let status = server.wait_for_exit(Duration::from_secs(60)).expect("the process stops by itself");
-            let round = workload.end_round().await;
-            assert_explained(status.code(), &server.log());
-            let fault = fault_at(&server.trace()).expect("the fault was seen");
-            assert_nothing_acknowledged_after(&stage.history, fault);
-            Seen { ready: true, unanswered: round.unanswered }
-        }
-    };
+    let seen = fail_syncs(&stage, &mut workload, fail_from).await;
+    assert_explained(seen.status.code(), &seen.log);
+    assert!(seen.lies.is_empty(), "acknowledged, and not durable: {:#?}", seen.lies);
 
     stage.restart();
     work(&mut workload, stage.address(), Duration::from_millis(100)).await;
@@ -76,22 +56,4 @@ fn assert_explained(code: Option<i32>, log: &str) {
     let lower = log.to_lowercase();
     let said = ["i/o", "input/output", "fsync", "disk"].iter().any(|word| lower.contains(word));
     assert!(said, "the log does not say that the disk failed:\n{log}");
-}
-
-/// The wall clock of the first injected error, from `strace -f -ttt`: `pid seconds.micros call(..) = -1 EIO (INJECTED)`.
-fn fault_at(trace: &str) -> Option<Duration> {
-    let line = trace.lines().find(|line| line.contains("(INJECTED)"))?;
-    let seconds =
-        line.split_whitespace().find_map(|word| word.contains('.').then(|| word.parse::<f64>().ok())?)?;
-    Some(Duration::from_secs_f64(seconds))
-}
-
-/// A request that began after the fault, and was told that it took effect, was told a lie.
-fn assert_nothing_acknowledged_after(history: &History, fault: Duration) {
-    let started_wall = history.started_wall().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let write = |operation: &Operation| operation.request.method != "GET" && operation.acknowledged();
-    for operation in history.operations().iter().filter(|operation| write(operation)) {
-        let began = started_wall + operation.started;
-        assert!(began <= fault, "acknowledged after the fault: {operation:?}");
-    }
 }

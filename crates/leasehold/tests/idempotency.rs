@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use leasehold_api::{ConfirmHold, CreateEvent, CreateHold, ItemSpec, PoolSpec, SeatSpec};
 use leasehold_client::Request;
-use leasehold_testkit::{Answer, Desk, Granted, Random, RecordingClient, Stage, repeat_after_kill};
+use leasehold_testkit::servers::{Direction, FaultProxy};
+use leasehold_testkit::{Answer, Desk, Granted, Outcome, Random, RecordingClient, Stage, repeat_after_kill};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -93,15 +94,74 @@ async fn a_storm_of_one_event_makes_one_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn while_the_first_is_worked_on_a_repetition_is_told_to_come_back() {
+    let (stage, mut desk) = open().await;
+    // The writer waits for whoever else has the file, so nothing is answered meanwhile.
+    let other = rusqlite::Connection::open(stage.data()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let body = CreateHold { items: vec![ItemSpec::seat("A-1")], ..CreateHold::default() };
+    let request = Request::post("/v1/events/gala/holds", &body).idempotency_key("in-flight");
+    let mut senders = JoinSet::new();
+    for number in 1..=2 {
+        let (mut desk, request) = (stage.desk(number), request.clone());
+        senders.spawn(async move { desk.send(request).await });
+    }
+    let in_flight = senders.join_next().await.unwrap().unwrap();
+    assert_eq!((in_flight.status, in_flight.code().as_deref()), (409, Some("idempotency-in-flight")));
+    assert!(in_flight.header("retry-after").is_some(), "{in_flight:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+    let first = senders.join_next().await.unwrap().unwrap();
+    assert_eq!(first.status, 201, "{first:?}");
+    let again = desk.send(request).await;
+    assert_eq!((&again.body, again.header("idempotency-replayed")), (&first.body, Some("true")));
+    stage.judge().await.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_repeated_after_a_crash_finds_its_one_effect() {
     const ROUNDS: usize = 60;
     let mut random = Random::new(Random::seed_of_this_run("idempotency"));
     let mut stage = Stage::open(Path::new(env!("CARGO_BIN_EXE_leasehold")));
     let seen = repeat_after_kill(&mut stage, &mut random, ROUNDS, 8_000).await;
     assert!(seen.complaints.is_empty(), "{:#?}", seen.complaints);
-    println!("{ROUNDS} kills: {} answered before, {} not", seen.answered_first, seen.unanswered);
+    let (unanswered, committed) = (seen.unanswered, seen.committed_unanswered);
+    println!(
+        "{ROUNDS} kills: {} answered before, {unanswered} not, {committed} of them committed",
+        seen.answered_first
+    );
     assert!(seen.unanswered >= ROUNDS / 10, "too few kills before the answer: {seen:?}");
     assert!(seen.answered_first >= ROUNDS / 10, "too few kills after the answer: {seen:?}");
+    stage.judge().await.assert_clean();
+}
+
+/// A kill rarely falls between commit and answer by itself: here the answer is held back until the server is dead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_killed_between_its_commit_and_its_answer_finds_its_one_effect() {
+    let (mut stage, _) = open().await;
+    for round in 1..=5 {
+        let items = vec![ItemSpec::seat(format!("A-{round}")), ItemSpec::pool("floor", 3)];
+        let body = CreateHold { items, holder: None, ttl_ms: Some(600_000) };
+        let request = Request::post("/v1/events/gala/holds", &body).idempotency_key(format!("key-{round}"));
+        let proxy = FaultProxy::start(stage.address()).await;
+        let mut client = RecordingClient::new(&proxy.address(), 1, &stage.history);
+        assert!(client.connect().await);
+        proxy.swallow(Direction::Answers);
+        let sending = tokio::spawn({
+            let request = request.clone();
+            async move { client.send(request).await }
+        });
+        proxy.wait_for(|traffic| traffic.swallowed_answer_bytes > 0).await;
+        stage.server.kill9();
+        proxy.cut().await;
+        let first = sending.await.unwrap();
+        assert!(matches!(first, Outcome::NoAnswer), "{first:?}");
+        stage.restart();
+        let again = stage.desk(0).send(request).await;
+        assert_eq!(again.status, 201, "{again:?}");
+        assert!(again.header("idempotency-replayed").is_some(), "it was done twice: {again:?}");
+        let event = stage.desk(0).show_event("gala").await;
+        assert_eq!((event.seats.held, event.pools[0].held), (round, 3 * round));
+    }
     stage.judge().await.assert_clean();
 }
 

@@ -1,11 +1,47 @@
 //! The process is killed without warning, again and again, under load: what it acknowledged is still true.
 
 use std::path::Path;
+use std::process::Command;
 
-use leasehold_testkit::{Random, Shop, Stage, Workload, kill_rounds};
+use leasehold_testkit::{History, Operation, Random, Shop, Stage, Workload, kill_rounds_with};
 
 const KILLS: usize = 100;
 const BUYERS: usize = 32;
+
+/// The file as the kill left it, its write-ahead log beside it, keeps every invariant.
+fn assert_sound(data: &Path) {
+    let checked = Command::new(env!("CARGO_BIN_EXE_leasehold")).arg("check").arg(data).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success() && said.contains("all invariants hold"), "{checked:?}");
+    assert!(said.contains("1 events, 12 seats"), "what was written can be read: {said}");
+}
+
+/// What was answered as it should be: a rule that no request puts to the test has kept nothing.
+fn assert_everything_was_done(history: &History) {
+    let writes = [
+        ("POST", "/blocks", ""),
+        ("DELETE", "/blocks/", ""),
+        ("PATCH", "/v1/events/", "capacity"),
+        ("POST", "/holds", "best"),
+        ("PATCH", "/v1/holds/", "add"),
+        ("PATCH", "/v1/holds/", "remove"),
+        ("POST", "/confirm", "items"),
+        ("POST", "/cancel", ""),
+        ("POST", "/payment/failed", ""),
+    ];
+    for (method, path, word) in writes {
+        let done = history.count_since(0, |operation| {
+            let request = &operation.request;
+            let named = request.method == method && request.path.contains(path);
+            named && String::from_utf8_lossy(&request.body).contains(word) && operation.acknowledged()
+        });
+        assert!(done > 0, "no {method} {path} with {word:?} was acknowledged");
+    }
+    let refund = |operation: &Operation| {
+        operation.answer().is_some_and(|answer| answer.code().as_deref() == Some("refund-due"))
+    };
+    assert!(history.count_since(0, refund) > 0, "no payment came too late");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_acknowledged_survives_a_hundred_kills() {
@@ -15,7 +51,13 @@ async fn everything_acknowledged_survives_a_hundred_kills() {
     let mut workload = Workload::new(random.next_u64(), BUYERS, Shop::small(), &stage.history);
     workload.open_shop(stage.address()).await;
 
-    let kills = kill_rounds(&mut stage, &mut workload, &mut random, KILLS).await;
+    let data = stage.data();
+    let look = |kill| {
+        if kill % 10 == 0 {
+            assert_sound(&data);
+        }
+    };
+    let kills = kill_rounds_with(&mut stage, &mut workload, &mut random, KILLS, look).await;
     println!("seed {seed}: {kills:?}");
     let most = KILLS * 7 / 10;
     assert!(kills.after_work >= most, "too many lives without acknowledged work: {kills:?}");
@@ -26,5 +68,6 @@ async fn everything_acknowledged_survives_a_hundred_kills() {
     checked.assert_clean();
     checked.assert_meaningful(KILLS * 20);
     assert!(checked.unknown >= most);
+    assert_everything_was_done(&stage.history);
     assert!(!stage.server.log().contains("panicked"), "the last life panicked:\n{}", stage.server.log());
 }

@@ -1,14 +1,19 @@
 //! `leasehold lock`: what it prints, and what it exits with.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use leasehold_testkit::servers::{Authority, Postgres, RedisServer, independent};
 
 fn lock(store: &str, owner: Option<&str>, args: &[&str]) -> Output {
+    lock_command(store, owner, args).output().unwrap()
+}
+
+fn lock_command(store: &str, owner: Option<&str>, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     command.arg("lock").args(args).env("LEASEHOLD_STORE", store).env_remove("LEASEHOLD_OWNER");
     command.envs(owner.map(|owner| ("LEASEHOLD_OWNER", owner)));
-    command.output().unwrap()
+    command
 }
 
 fn stdout(output: &Output) -> String {
@@ -96,6 +101,32 @@ fn a_lock_on_redlock_is_taken_seen_renewed_and_given_back() {
     let servers = independent(3);
     let addresses: Vec<String> = servers.iter().map(RedisServer::address).collect();
     is_taken_seen_renewed_and_given_back(&format!("redlock://{}", addresses.join(",")), "fenced");
+}
+
+#[test]
+fn a_release_on_redlock_reaches_the_slow_servers_too() {
+    let mut servers = independent(3);
+    let addresses: Vec<String> = servers.iter().map(RedisServer::address).collect();
+    let store = format!("redlock://{}", addresses.join(","));
+    let taken = json(&lock(&store, None, &["acquire", "job", "--ttl", "1h", "--json"]));
+    let owner = taken["owner"].as_str().unwrap();
+    for server in &servers {
+        // Most servers were enough for the grant.
+        let _: Option<String> = server.command(&["SET", "lock:job", owner, "NX", "PX", "3600000"]);
+    }
+    servers[0].pause();
+    let mut release = lock_command(&store, Some(owner), &["release", "job"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(800));
+    servers[0].resume();
+    assert_eq!(release.wait().unwrap().code(), Some(0));
+    for server in &servers {
+        assert_eq!(
+            server.command::<Option<String>>(&["GET", "lock:job"]),
+            None,
+            "left on {}",
+            server.address()
+        );
+    }
 }
 
 #[test]

@@ -17,6 +17,12 @@ fn open(args: &[&str]) -> Stage {
     Stage::open_with(Path::new(env!("CARGO_BIN_EXE_leasehold")), |launch| launch.args(args))
 }
 
+/// On this server, or on a file of its own.
+fn open_on(redis: Option<&RedisServer>) -> Stage {
+    let url = redis.map(RedisServer::url);
+    open(&url.as_ref().map_or(vec![], |url| vec!["--locks", url.as_str()]))
+}
+
 fn wanted(ttl_ms: u64, wait_ms: u64) -> AcquireLock {
     AcquireLock { ttl_ms: Some(ttl_ms), wait_ms: Some(wait_ms), ..AcquireLock::default() }
 }
@@ -136,11 +142,12 @@ async fn without_redis_the_answer_is_503_until_it_is_back_and_reservations_go_on
     let stage = open(&["--locks", &redis.url()]);
     let mut client = Client::new(stage.address());
     let grant = granted(&mut client, "nightly", 600_000).await;
+    let leaving = granted(&mut client, "leaving", 600_000).await;
     redis.stop();
     for request in [
         Request::acquire_lock("other", &wanted(1_000, 0)),
         Request::renew_lock("nightly", &grant.owner, Duration::from_secs(60)),
-        Request::release_lock("nightly", &grant.owner),
+        Request::release_lock("leaving", &leaving.owner),
         Request::get("/v1/locks/nightly"),
         Request::get("/v1/locks"),
     ] {
@@ -163,12 +170,26 @@ async fn without_redis_the_answer_is_503_until_it_is_back_and_reservations_go_on
     };
     assert!(view.held, "Redis kept the lease");
     assert!(client.renew_lock("nightly", &grant.owner, Duration::from_secs(60)).await.is_ok());
+    until(&mut client, "leaving", |view| !view.held).await;
     granted(&mut client, "other", 1_000).await;
+
+    assert_eq!(redis.command::<u32>(&["DEL", "lock:nightly"]), 1);
+    assert_eq!(code(client.renew_lock("nightly", &grant.owner, Duration::from_secs(60)).await), "lock-lost");
+    let metrics = client.send(Request::get("/metrics")).await.unwrap();
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    for line in ["leasehold_lock_renewal_failures_total 1", r#"leasehold_lock_lost_total{reason="gone"} 1"#] {
+        assert!(metrics.lines().any(|found| found == line), "no {line} in\n{metrics}");
+    }
 }
 
 #[tokio::test]
 async fn a_waiter_is_woken_by_the_release() {
-    let stage = open(&[]);
+    for redis in [None, Some(RedisServer::start())] {
+        waiter_is_woken(&open_on(redis.as_ref())).await;
+    }
+}
+
+async fn waiter_is_woken(stage: &Stage) {
     let mut client = Client::new(stage.address());
     let first = granted(&mut client, "gate", 600_000).await;
     let mut other = Client::new(stage.address());
@@ -183,7 +204,7 @@ async fn a_waiter_is_woken_by_the_release() {
     let took = woken.duration_since(released);
     println!("woken {took:?} after the release");
     assert!(took < Duration::from_secs(2), "{took:?}");
-    assert!(second.fence > first.fence);
+    assert!(second.fence > first.fence || second.guarantee == "lease", "{second:?}");
     assert!(second.expires_in_ms > 50_000, "the lease begins with the grant: {second:?}");
 }
 
@@ -347,7 +368,12 @@ async fn a_key_whose_first_request_still_waits_is_in_flight() {
 
 #[tokio::test]
 async fn a_key_has_one_effect_one_answer_and_one_body() {
-    let stage = open(&[]);
+    for redis in [None, Some(RedisServer::start())] {
+        key_has_one_effect(&open_on(redis.as_ref())).await;
+    }
+}
+
+async fn key_has_one_effect(stage: &Stage) {
     let mut client = Client::new(stage.address());
     let body = wanted(600_000, 0);
     let holder = granted(&mut client, "job", 600_000).await;
@@ -393,9 +419,7 @@ async fn after_kill_9_a_repeated_request_finds_its_own_lease_and_fences_grow() {
 #[tokio::test]
 async fn listing_goes_page_by_page() {
     for redis in [None, Some(RedisServer::start())] {
-        let url = redis.as_ref().map(RedisServer::url);
-        let args = url.as_ref().map_or(vec![], |url| vec!["--locks", url.as_str()]);
-        let stage = open(&args);
+        let stage = open_on(redis.as_ref());
         let mut client = Client::new(stage.address());
         let mut expected: Vec<String> = (0..25).map(|number| format!("order:{number:02} *")).collect();
         for name in expected.iter().map(String::as_str).chain(["orders", "other:1"]) {
@@ -423,7 +447,30 @@ async fn listing_goes_page_by_page() {
         assert_eq!(names, expected);
         assert!(pages >= 3, "{pages} pages");
         assert_eq!(client.locks("other", None).await.unwrap().locks.len(), 1);
+        shows_everything(&stage, redis.is_none()).await;
+        if let Some(redis) = &redis {
+            let commands: String = redis.command(&["INFO", "commandstats"]);
+            assert!(commands.contains("cmdstat_scan:") && !commands.contains("cmdstat_keys:"), "{commands}");
+        }
     }
+}
+
+/// A listed lock has what the same lock has alone.
+async fn shows_everything(stage: &Stage, has_fences: bool) {
+    let mut client = Client::new(stage.address());
+    let body = AcquireLock { label: Some("host-7/job".to_owned()), ..wanted(600_000, 0) };
+    let grant = client.acquire_lock("shown", &body, None).await.unwrap();
+    let mut other = Client::new(stage.address());
+    let waiting =
+        tokio::spawn(async move { other.acquire_lock("shown", &wanted(1_000, 60_000), None).await });
+    until(&mut client, "shown", |view| view.waiters == 1).await;
+    let page = client.locks("shown", None).await.unwrap();
+    let [lock] = page.locks.as_slice() else { panic!("one lock, not {page:?}") };
+    assert_eq!((lock.held, lock.waiters, lock.label.as_deref()), (true, 1, Some("host-7/job")), "{lock:?}");
+    assert_eq!((lock.fence, lock.fence.is_some()), (grant.fence, has_fences), "{lock:?}");
+    assert!(lock.age_ms.is_some_and(|age| age < 30_000), "{lock:?}");
+    assert!(lock.remaining_ms.is_some_and(|left| (500_000..=600_000).contains(&left)), "{lock:?}");
+    waiting.abort();
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! What is for operators only: who gets it, and what the log and the list of problems say over HTTP.
 
 use std::path::Path;
+use std::time::Duration;
 
 use leasehold_api::{CreateEvent, CreateHold, HoldView, ItemSpec, LogView, SeatSpec, TroubleList, VenueView};
 use leasehold_client::{Client, Request};
-use leasehold_testkit::{Launch, ServerProcess};
+use leasehold_testkit::{Launch, ServerProcess, exchange};
 use serde_json::json;
 
 const OPERATORS_ONLY: [&str; 3] = ["/console", "/v1/operator/problems", "/v1/operator/events/gala/log"];
@@ -31,6 +32,12 @@ async fn hold(client: &mut Client, seat: &str, holder: &str) -> HoldView {
     answer.json().unwrap()
 }
 
+/// The status of what is asked for by that name.
+fn ask(server: &ServerProcess, request: &str, host: &str) -> u16 {
+    let request = format!("{request}\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    exchange(server.address(), request.as_bytes(), Duration::from_secs(10)).status
+}
+
 #[tokio::test]
 async fn strangers_proxies_and_other_peoples_pages_get_nothing_of_the_operators() {
     let (_folder, server) = start(&[]).await;
@@ -46,11 +53,18 @@ async fn strangers_proxies_and_other_peoples_pages_get_nothing_of_the_operators(
             let answer = client.send(Request::get(path).header(name, value)).await.unwrap();
             assert_eq!((answer.status, answer.code().as_deref()), (404, Some("not-found")), "{path} {name}");
         }
-        // A name that somebody else made lead to this machine.
-        let rebound = format!("GET {path} HTTP/1.1\r\nhost: tickets.example\r\nconnection: close\r\n\r\n");
-        let time_max = std::time::Duration::from_secs(10);
-        let answer = leasehold_testkit::exchange(server.address(), rebound.as_bytes(), time_max);
-        assert_eq!(answer.status, 404, "{path}");
+        assert_eq!(
+            ask(&server, &format!("GET {path} HTTP/1.0"), "localhost"),
+            404,
+            "nginx as it comes: {path}"
+        );
+        assert_eq!(ask(&server, &format!("GET {path} HTTP/1.1"), "tickets.example"), 404, "{path}");
+    }
+    let name = server.address().to_string();
+    for request in ["GET /v1/events HTTP/1.1", "GET /v1/events/gala/holds HTTP/1.1", "GET /metrics HTTP/1.1"]
+    {
+        assert_eq!(ask(&server, request, &name), 200, "{request}");
+        assert_eq!(ask(&server, request, "made-to-lead-here.example"), 404, "{request}");
     }
     let page =
         client.send(Request::get("/events/gala").header("x-forwarded-for", "203.0.113.9")).await.unwrap();
@@ -100,9 +114,25 @@ async fn the_log_says_who_had_a_seat_and_shows_no_secret() {
 }
 
 #[tokio::test]
+async fn entry_with_very_many_seats_shows_the_one_that_is_asked_about() {
+    let (_folder, server) = start(&[]).await;
+    let mut client = Client::new(server.address());
+    let all: Vec<String> = (1..=1_500).map(|number| format!("A-{number}")).collect();
+    let event = json!({"id": "large", "seats": all});
+    assert_eq!(client.send(Request::post("/v1/events", &event)).await.unwrap().status, 201);
+    let block = json!({"seats": all, "reason": "rehearsal"});
+    assert_eq!(client.send(Request::post("/v1/events/large/blocks", &block)).await.unwrap().status, 201);
+
+    let log = client.send(Request::get("/v1/operator/events/large/log?seat=A-1400&limit=1")).await.unwrap();
+    let log: LogView = log.json().unwrap();
+    assert_eq!((log.entries[0].seats.len(), log.entries[0].seats_left_out), (1_000, 500));
+    assert_eq!(log.entries[0].seats[0], ("A-1400".to_owned(), "b".to_owned()));
+}
+
+#[tokio::test]
 async fn what_went_wrong_is_listed_with_its_request_id() {
     let (_folder, mut server) = start(&["--locks", "redis://127.0.0.1:1"]).await;
-    let mut client = Client::new(server.address()).with_timeout(std::time::Duration::from_secs(60));
+    let mut client = Client::new(server.address()).with_timeout(Duration::from_secs(60));
     let request = Request::post("/v1/locks/job", &json!({"wait_ms": 0})).header("x-request-id", "the-one");
     let failed = client.send(request).await.unwrap();
     assert_eq!(failed.status, 503, "{failed:?}");

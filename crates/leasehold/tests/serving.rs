@@ -2,17 +2,23 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold_api::{Availability, CreateEvent, CreateHold, HoldView, ItemSpec, LayoutSpec, SectionSpec};
+use leasehold_api::{
+    Availability, ConfirmHold, CreateEvent, CreateHold, EventView, HoldView, ItemSpec, LayoutSpec,
+    SectionSpec,
+};
 use leasehold_client::{Client, Request, Response};
-use leasehold_testkit::{Launch, ServerProcess};
+use leasehold_testkit::{Launch, RawConnection, ServerProcess, exchange, request_bytes};
 
 fn start(args: &[&str]) -> (tempfile::TempDir, ServerProcess) {
     let folder = tempfile::tempdir().unwrap();
-    let launch = Launch::new(Path::new(env!("CARGO_BIN_EXE_leasehold")), &folder.path().join("serving.db"));
-    let server = launch.args(args).start();
+    let server = start_on(&folder.path().join("serving.db"), args);
     (folder, server)
+}
+
+fn start_on(data: &Path, args: &[&str]) -> ServerProcess {
+    Launch::new(Path::new(env!("CARGO_BIN_EXE_leasehold")), data).args(args).start()
 }
 
 async fn create_event(client: &mut Client, id: &str, rows: u32, seats_per_row: u32) {
@@ -107,11 +113,17 @@ async fn an_event_has_its_rate() {
     let mut client = Client::new(server.address());
     create_event(&mut client, "hot", 1, 10).await;
     create_event(&mut client, "calm", 1, 10).await;
-    let mut statuses = Vec::new();
+    let mut answers = Vec::new();
     for seat in 1..=5 {
-        statuses.push(client.send(hold("hot", &format!("A-1-{seat}"))).await.unwrap().status);
+        answers.push(client.send(hold("hot", &format!("A-1-{seat}"))).await.unwrap());
     }
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
     assert!(statuses.starts_with(&[201, 201]) && statuses.contains(&429), "{statuses:?}");
+    let limited = answers.iter().find(|answer| answer.status == 429).unwrap();
+    assert_eq!(limited.code().as_deref(), Some("quota-exceeded"));
+    assert!(header(limited, "retry-after").parse::<u64>().unwrap() >= 1);
+    assert_eq!(header(limited, "ratelimit-policy"), "\"event\";q=1;w=1");
+    assert!(header(limited, "ratelimit").starts_with("\"event\";r=0;t="));
     assert_eq!(client.send(hold("calm", "A-1-1")).await.unwrap().status, 201);
 }
 
@@ -155,6 +167,96 @@ async fn the_counters_count() {
 }
 
 #[tokio::test]
+async fn holds_that_expire_and_payments_that_come_too_late_are_counted() {
+    let (_folder, server) = start(&[]);
+    let mut client = Client::new(server.address());
+    create_event(&mut client, "gala", 1, 2).await;
+    let short =
+        CreateHold { items: vec![ItemSpec::seat("A-1-1")], ttl_ms: Some(1_000), ..CreateHold::default() };
+    let late = client.send(Request::post("/v1/events/gala/holds", &short)).await.unwrap();
+    let late: HoldView = late.json().unwrap();
+    let begun = Instant::now();
+    while !metrics(&mut client).await.contains("leasehold_holds_expired_total 1\n") {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{}", metrics(&mut client).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(client.send(hold("gala", "A-1-1")).await.unwrap().status, 201, "somebody else has it now");
+    let paid = ConfirmHold { payment_ref: Some("pay-1".to_owned()), ..ConfirmHold::default() };
+    let paid = Request::post(format!("/v1/holds/{}/confirm", late.hold_id), &paid);
+    let refused = client.send(paid.secret(late.secret.unwrap())).await.unwrap();
+    assert_eq!((refused.status, refused.code().as_deref()), (409, Some("refund-due")));
+    let text = metrics(&mut client).await;
+    for line in ["leasehold_holds_expired_total 1", "leasehold_confirm_conflicts_total 1"] {
+        assert!(text.contains(&format!("{line}\n")), "no `{line}` in\n{text}");
+    }
+}
+
+async fn metrics(client: &mut Client) -> String {
+    let answer = client.send(Request::get("/metrics")).await.unwrap();
+    String::from_utf8(answer.body.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn every_answer_has_a_request_id() {
+    let (_folder, server) = start(&[]);
+    let ask = |path: &str, ids: &[&str]| {
+        let headers: Vec<(&str, &str)> = ids.iter().map(|id| ("x-request-id", *id)).collect();
+        let answer =
+            exchange(server.address(), &request_bytes("GET", path, &headers, b""), Duration::from_secs(5));
+        answer.header("x-request-id").unwrap_or_default().to_owned()
+    };
+    for path in ["/v1/events", "/v1/events/nothing", "/healthz", "/no/such/path"] {
+        assert_eq!(ask(path, &["order-4711/step:2"]), "order-4711/step:2", "a decent one is kept on {path}");
+    }
+    let made = [ask("/v1/events", &[]), ask("/v1/events", &[])];
+    assert_ne!(made[0], made[1]);
+    let (longest, too_long) = ("a".repeat(128), "a".repeat(129));
+    assert_eq!(ask("/v1/events", &[&longest]), longest);
+    for bad in ["", "two words", "caf\u{e9}", &too_long] {
+        let id = ask("/v1/events", &[bad]);
+        assert!(id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{bad:?} became {id:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_line_of_the_log_is_an_object_and_none_tells_a_secret() {
+    let (_folder, mut server) = start(&["--log", "trace"]);
+    let mut client = Client::new(server.address());
+    create_event(&mut client, "gala", 1, 2).await;
+    let granted = hold("gala", "A-1-1").idempotency_key("a-key-of-mine").header("x-request-id", "id-of-hold");
+    let granted: HoldView = client.send(granted).await.unwrap().json().unwrap();
+    let secret = granted.secret.unwrap();
+    let path = format!("/v1/holds/{}", granted.hold_id);
+    let forged = "0".repeat(secret.len());
+    for (request, id) in [
+        (Request::get(&path).secret(&secret), "id-of-read"),
+        (Request::delete(&path).secret(&forged).idempotency_key("a-key-of-mine"), "id-of-forged"),
+        (Request::delete(&path).secret(&secret).idempotency_key("a-key-of-mine"), "id-of-release"),
+    ] {
+        client.send(request.header("x-request-id", id)).await.unwrap();
+    }
+    assert_eq!(server.sigterm_and_wait().code(), Some(0));
+    let log = server.log();
+    let lines = log.lines().map(|line| {
+        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    });
+    let answered: Vec<(String, u64)> = lines
+        .filter(|line| line["fields"]["message"] == "answered")
+        .filter_map(|line| {
+            Some((line["fields"]["request_id"].as_str()?.to_owned(), line["fields"]["status"].as_u64()?))
+        })
+        .collect();
+    for (id, status) in
+        [("id-of-hold", 201), ("id-of-read", 200), ("id-of-forged", 404), ("id-of-release", 200)]
+    {
+        assert!(answered.contains(&(id.to_owned(), status)), "{id} is not in {answered:?}");
+    }
+    for hidden in [secret.as_str(), &forged, "a-key-of-mine"] {
+        assert!(!log.contains(hidden), "the log tells {hidden}");
+    }
+}
+
+#[tokio::test]
 async fn the_api_is_described_and_the_page_needs_nothing_from_elsewhere() {
     let (_folder, server) = start(&[]);
     let mut client = Client::new(server.address());
@@ -176,50 +278,73 @@ async fn the_api_is_described_and_the_page_needs_nothing_from_elsewhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_finishes_what_was_accepted_and_ends_streams() {
-    let (_folder, mut server) = start(&[]);
-    let mut client = Client::new(server.address());
-    create_event(&mut client, "gala", 1, 200).await;
-    let mut stream = leasehold_testkit::RawConnection::open(server.address()).unwrap();
-    stream.write(&leasehold_testkit::request_bytes("GET", "/v1/events/gala/stream", &[], b"")).unwrap();
+    let (folder, mut server) = start(&[]);
+    let address = server.address().to_owned();
+    let mut client = Client::new(&address);
+    create_event(&mut client, "gala", 1, 201).await;
+    let mut stream = RawConnection::open(&address).unwrap();
+    stream.write(&request_bytes("GET", "/v1/events/gala/stream", &[], b"")).unwrap();
     stream.read_until(|bytes| bytes.windows(5).any(|part| part == b"hello"), Duration::from_secs(5));
+    // Half a request: the server has its head and waits for the rest of its body.
+    let body = br#"{"items":[{"seat":"A-1-201"}]}"#;
+    let whole = request_bytes("POST", "/v1/events/gala/holds", &[("expect", "100-continue")], body);
+    let (first_half, second_half) = whole.split_at(whole.len() - body.len() / 2);
+    let mut half_sent = RawConnection::open(&address).unwrap();
+    half_sent.write(first_half).unwrap();
+    assert_eq!(half_sent.read_answer(Duration::from_secs(5)).unwrap().status, 100);
     let buyers: Vec<_> = (1..=200)
         .map(|seat| {
-            let mut client = Client::new(server.address());
+            let mut client = Client::new(&address);
             tokio::spawn(async move { client.send(hold("gala", &format!("A-1-{seat}"))).await })
         })
         .collect();
     // The signal comes when some have their answer and others wait for theirs.
     for _ in 0..1_000 {
         let event = client.send(Request::get("/v1/events/gala")).await.unwrap();
-        let event: leasehold_api::EventView = event.json().unwrap();
+        let event: EventView = event.json().unwrap();
         if event.seats.held > 0 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let begun = std::time::Instant::now();
-    let status = tokio::task::spawn_blocking(move || server.sigterm_and_wait()).await.unwrap();
-    assert_eq!(status.code(), Some(0));
+    let begun = Instant::now();
+    let stopping = tokio::task::spawn_blocking(move || server.sigterm_and_wait());
+    while RawConnection::open(&address).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "a server that stops takes no new connections");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    half_sent.write(second_half).unwrap();
+    assert_eq!(half_sent.read_answer(Duration::from_secs(5)).unwrap().status, 201);
+    assert_eq!(stopping.await.unwrap().code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(8), "a stream does not hold the server up");
-    let mut answered = 0;
-    for buyer in buyers {
+    let mut granted = vec![201];
+    for (seat, buyer) in (1..).zip(buyers) {
+        // Whoever has no answer was not accepted any more.
         if let Ok(answer) = buyer.await.unwrap() {
             assert!(matches!(answer.status, 201 | 503), "{answer:?}");
-            answered += u32::from(answer.status == 201);
+            granted.extend((answer.status == 201).then_some(seat));
         }
     }
-    assert!(answered > 0, "some were accepted before the signal");
+    assert!(granted.len() > 1, "some were accepted before the signal");
+    granted.sort_unstable();
+
+    let server = start_on(&folder.path().join("serving.db"), &[]);
+    let found =
+        Client::new(server.address()).send(Request::get("/v1/events/gala/availability")).await.unwrap();
+    let letters = found.json::<Availability>().unwrap().seats.unwrap();
+    let held: Vec<usize> =
+        (1..).zip(letters.chars()).filter(|(_, letter)| *letter == 'h').map(|(seat, _)| seat).collect();
+    assert_eq!(held, granted, "what was granted is in the file, and nothing else was done");
 }
 
 #[tokio::test]
 async fn a_connection_too_many_is_told_so_and_a_free_place_is_used_again() {
     let (_folder, server) = start(&["--connections-max", "5"]);
-    let mut idle: Vec<_> =
-        (0..5).map(|_| leasehold_testkit::RawConnection::open(server.address()).unwrap()).collect();
-    let request = leasehold_testkit::request_bytes("GET", "/healthz", &[], b"");
+    let mut idle: Vec<_> = (0..5).map(|_| RawConnection::open(server.address()).unwrap()).collect();
+    let request = request_bytes("GET", "/healthz", &[], b"");
     let mut refused = None;
     for _ in 0..50 {
-        let mut one_more = leasehold_testkit::RawConnection::open(server.address()).unwrap();
+        let mut one_more = RawConnection::open(server.address()).unwrap();
         if let Some(answer) = one_more.read_answer(Duration::from_millis(200)) {
             refused = Some(answer);
             break;
@@ -231,7 +356,7 @@ async fn a_connection_too_many_is_told_so_and_a_free_place_is_used_again() {
     idle.clear();
     let mut served = false;
     for _ in 0..50 {
-        let mut next = leasehold_testkit::RawConnection::open(server.address()).unwrap();
+        let mut next = RawConnection::open(server.address()).unwrap();
         next.write(&request).unwrap();
         served |= next.read_answer(Duration::from_millis(500)).is_some_and(|answer| answer.status == 200);
         if served {

@@ -7,6 +7,8 @@
 pub(crate) enum Bug {
     /// The caller is told before the commit.
     AnswerBeforeCommit,
+    /// The caller is told although the commit failed.
+    AnswerAfterFailedCommit,
     /// Anyone may release any hold.
     NoOwnerCheckOnRelease,
     /// The idempotency record is written after the effect, in a commit of its own.
@@ -21,6 +23,7 @@ pub(crate) fn planted(bug: Bug) -> bool {
     asked
         == match bug {
             Bug::AnswerBeforeCommit => "answer-before-commit",
+            Bug::AnswerAfterFailedCommit => "answer-after-failed-commit",
             Bug::NoOwnerCheckOnRelease => "no-owner-check-on-release",
             Bug::IdempotencyOutsideCommit => "idempotency-outside-commit",
         }

@@ -102,3 +102,59 @@ impl Keys {
 fn tag(hash: u128) -> u64 {
     (hash >> 64) as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn key(scope: u128, fingerprint: u128) -> IdempotencyKey {
+        IdempotencyKey { scope: scope << 64, fingerprint: fingerprint << 64 }
+    }
+
+    #[test]
+    fn a_key_is_in_flight_for_one_request_until_that_is_answered_or_given_up() {
+        let keys = Keys::default();
+        assert_eq!(keys.begin(&key(1, 1)), Begin::New);
+        assert_eq!(keys.begin(&key(1, 1)), Begin::InFlight);
+        assert_eq!(keys.begin(&key(1, 2)), Begin::Mismatch);
+        assert_eq!(keys.begin(&key(2, 1)), Begin::New, "another key is free");
+        assert_eq!(keys.answer_of(&key(1, 1)), None);
+        keys.abandon(&key(1, 1));
+        assert_eq!(keys.begin(&key(1, 2)), Begin::New, "nothing happened under it");
+        assert_eq!(keys.answered(key(1, 2).scope, 7, NOW), None);
+        // Whether it is the same request is for the answer to say, which has the whole hash.
+        assert_eq!(keys.begin(&key(1, 1)), Begin::Answered(7));
+        keys.abandon(&key(1, 2));
+        assert_eq!((keys.begin(&key(1, 2)), keys.answer_of(&key(1, 2))), (Begin::Answered(7), Some(7)));
+    }
+
+    #[test]
+    fn answers_are_forgotten_after_a_day_the_oldest_first_and_two_at_a_time() {
+        let keys = Keys::default();
+        for number in 1..=5 {
+            assert_eq!(keys.answered(key(number, 1).scope, number as u64, NOW), None);
+        }
+        let almost = Timestamp::from_millis(NOW.as_millis() + ANSWERS_AGE_MAX.0 - 1);
+        assert_eq!(keys.answered(key(6, 1).scope, 6, almost), None);
+        assert_eq!(keys.answered(key(7, 1).scope, 7, NOW.after(ANSWERS_AGE_MAX)), Some(2));
+        assert_eq!((keys.begin(&key(2, 1)), keys.begin(&key(3, 1))), (Begin::New, Begin::Answered(3)));
+        assert_eq!(keys.answered(key(8, 1).scope, 8, NOW.after(ANSWERS_AGE_MAX)), Some(4));
+        assert_eq!(keys.answered(key(9, 1).scope, 9, NOW.after(ANSWERS_AGE_MAX)), Some(5));
+        assert_eq!(keys.answered(key(10, 1).scope, 10, NOW.after(ANSWERS_AGE_MAX)), None);
+        assert_eq!(keys.begin(&key(6, 1)), Begin::Answered(6), "a day old only in a moment");
+    }
+
+    #[test]
+    fn no_more_answers_are_remembered_than_there_is_room_for() {
+        let keys = Keys::default();
+        let most = ANSWERS_MAX as u64;
+        for number in 1..=most {
+            assert_eq!(keys.answered(key(number.into(), 1).scope, number, NOW), None);
+        }
+        assert_eq!(keys.answered(key(u128::from(most) + 1, 1).scope, most + 1, NOW), Some(1));
+        assert_eq!((keys.begin(&key(1, 1)), keys.begin(&key(2, 1))), (Begin::New, Begin::Answered(2)));
+        assert_eq!(keys.lock().answered.len(), ANSWERS_MAX);
+    }
+}

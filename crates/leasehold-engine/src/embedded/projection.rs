@@ -231,8 +231,12 @@ impl MarkedEvent {
         if rows < budget && std::mem::take(&mut self.rules) {
             begin_image(image);
             image::put_rules(image, event);
-            let sql = "INSERT OR REPLACE INTO events (event_no, id, name, state, version, rules)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            // Not "or replace", which would make room for a second event of the same id.
+            let sql = "INSERT INTO events (event_no, id, name, state, version, rules)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                       ON CONFLICT (event_no) DO UPDATE SET
+                       id = excluded.id, name = excluded.name, state = excluded.state,
+                       version = excluded.version, rules = excluded.rules";
             let (id, name) = (event.id.as_str(), event.name.as_str());
             let state = if event.state == EventState::Open { "open" } else { "closed" };
             connection.prepare_cached(sql)?.execute((number.0, id, name, state, event.version, &*image))?;

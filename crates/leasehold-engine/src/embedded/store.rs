@@ -242,3 +242,21 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::types::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_commit_is_on_the_disk_before_it_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("a.db")).unwrap();
+        let setting = |name: &str| {
+            store.connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, Value>(0)).unwrap()
+        };
+        assert_eq!(setting("synchronous"), Value::Integer(2), "FULL");
+        assert_eq!(setting("journal_mode"), Value::Text("wal".to_owned()));
+    }
+}

@@ -146,7 +146,12 @@ impl Writer {
                 self.tell(now);
                 std::thread::sleep(Duration::from_millis(3));
             }
-            self.commit(now, commands)?;
+            let committed = self.commit(now, commands);
+            if planted(Bug::AnswerAfterFailedCommit) && committed.is_err() {
+                self.tell(now);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            committed?;
             self.measure(now);
             self.tell(now);
             if planted(Bug::IdempotencyOutsideCommit) {

@@ -10,7 +10,7 @@ use super::{Chart, Level};
 use crate::bells::Bells;
 use crate::error::{BoxError, StoreError};
 use crate::redis::inspect;
-use crate::redis::keys::{Keys, OWN_PREFIX};
+use crate::redis::keys::{self, Keys, OWN_PREFIX};
 use crate::redis::link::{Ears, Link, Servers};
 
 /// `SET` with `NX` and `GET` together, and channels of shards, are of 7.0.
@@ -93,6 +93,8 @@ impl Server {
         self.persistence(part, has_epochs, chart);
         self.replication(part, chart);
         self.scripts(chart).await;
+        self.keys(part, has_epochs, keys, chart).await;
+        self.channels(chart).await;
         self.clock(chart).await;
         self.prefix(keys, chart).await;
     }
@@ -211,6 +213,47 @@ impl Server {
                     format!("scripts are not allowed, and nothing can be released without: {}", told(&error));
                 chart.problem("scripts", &self.place, text);
             }
+        }
+    }
+
+    /// Whether this user may use the locks' keys and those beside them. Tried on keys that are never there: no
+    /// name has a control character.
+    async fn keys(&self, part: Part, has_epochs: bool, keys: &Keys, chart: &mut Chart) {
+        let needs_own = part == Part::Voter || has_epochs;
+        let own = if needs_own { Level::Problem } else { Level::Warning };
+        let use_of_own = if needs_own { "there are no fences" } else { "nobody can wait in order" };
+        let all = [(keys.prefix(), Level::Problem, "nothing can be locked"), (OWN_PREFIX, own, use_of_own)];
+        let mut may_use_all = true;
+        for (prefix, level, without) in all {
+            let key = format!("{prefix}\n");
+            for verb in ["GET", "DEL"] {
+                // Other errors are no matter of rights: a node of a cluster has only some of the keys.
+                if let Err(error @ StoreError::Refused(_)) = self.ask::<Value>(&[verb, &key]).await {
+                    let text = format!("without {verb} on `{prefix}*` {without}: {}", told(&error));
+                    chart.note(level, "keys", &self.place, text);
+                    may_use_all = false;
+                    break;
+                }
+            }
+        }
+        if may_use_all {
+            chart.ok("keys", &self.place, "the keys of locks can be read and written");
+        }
+    }
+
+    /// Whether releases can be told and heard. Nobody listens for what is told here.
+    async fn channels(&self, chart: &mut Chart) {
+        let told_of = self.ask::<Value>(&["PUBLISH", &keys::channel(0), ""]).await.map(|_| ());
+        match (told_of, self.link.listen(0).await) {
+            (Err(error @ StoreError::Refused(_)), _) | (_, Err(error @ StoreError::Refused(_))) => {
+                let text = format!(
+                    "releases cannot be told, so whoever waits finds out by looking, and later, and those in line may \
+                     miss their turn. Allow the channels `{OWN_PREFIX}freed:*`: {}",
+                    told(&error)
+                );
+                chart.warn("channels", &self.place, text);
+            }
+            _ => chart.ok("channels", &self.place, "releases can be told and heard"),
         }
     }
 

@@ -22,7 +22,7 @@ pub use tenure::LeaseState;
 use acquire::{Asked, Pursuit};
 use advice::Advisor;
 use keeper::Keeper;
-use registry::Registry;
+use registry::{Registry, Release};
 use tenure::Renewal;
 
 use crate::backend::{Backend, Held, ListQuery, Order, Page, Released, Renewed};
@@ -179,9 +179,15 @@ impl Locker {
     }
 
     /// Gives back a lease that has no guard in this process.
+    ///
+    /// When the answer is lost, or this future is dropped, it is tried again in the background.
     pub async fn release(&self, held: &Held) -> Result<Released, LockError> {
+        self.0.ensure_keeper_runs();
+        let mut pending = Pending { core: &self.0, held, is_answered: false };
         let released = self.0.backend.release(held).await;
-        released.map_err(|error| self.failed(error, Operation::Release, &held.names))
+        let released = released.map_err(|error| self.failed(error, Operation::Release, &held.names))?;
+        pending.is_answered = true;
+        Ok(released)
     }
 
     /// Who holds a name now.
@@ -230,7 +236,7 @@ impl Locker {
     /// runtime ends: after that nothing is left to release locks, and they end by their own time.
     pub async fn settle(&self, time_max: Duration) {
         let settled = async {
-            while self.0.registry.is_busy() {
+            while self.0.registry.is_busy() || self.0.backend.is_settling() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
@@ -240,6 +246,22 @@ impl Locker {
 
     fn failed(&self, error: StoreError, operation: Operation, names: &Names) -> LockError {
         error.of(self.0.backend.kind(), operation, names)
+    }
+}
+
+/// A release on its way.
+struct Pending<'a> {
+    core: &'a Core,
+    held: &'a Held,
+    is_answered: bool,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let release = Release::granted(self.held.clone(), self.core.clock.now());
+            self.core.registry.give_back(release);
+        }
     }
 }
 

@@ -148,3 +148,36 @@ impl Tenure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Order;
+    use crate::lease::Ttl;
+    use crate::name::Names;
+    use crate::owner::Owner;
+
+    #[test]
+    fn lease_is_renewed_at_a_third_of_its_length_until_its_time_is_up() {
+        let ttl = Ttl::new(Duration::from_secs(30)).unwrap();
+        let held =
+            Held { names: Names::try_from("a").unwrap(), owner: Owner::random(None), ttl, order: Order::Any };
+        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let new = |renewal| {
+            let grant = Grant { fences: None, remaining: ttl.length() };
+            Tenure::new(1, held.clone(), grant, at(100), renewal)
+        };
+        let tenure = new(Renewal::Until(Duration::from_secs(60)));
+        assert_eq!(tenure.renews_at(at(100)), at(110));
+        tenure.extended(at(110));
+        assert_eq!(tenure.renews_at(at(110)), at(120));
+        tenure.extended(at(150));
+        assert_eq!(
+            (tenure.deadline(), tenure.renews_at(at(150))),
+            (at(160), at(160)),
+            "never beyond the cap"
+        );
+        let once = new(Renewal::Off);
+        assert_eq!(once.renews_at(at(100)), once.deadline());
+    }
+}

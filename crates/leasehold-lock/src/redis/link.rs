@@ -71,6 +71,8 @@ pub(crate) struct Link {
     connecting: tokio::sync::Mutex<u64>,
     ears: Ears,
     channels: Channels,
+    /// Nobody subscribes while channels are left: of the two, whichever comes last counts.
+    subscribing: tokio::sync::RwLock<()>,
     /// Of a cluster only.
     listening: tokio::sync::Mutex<Option<Connection>>,
 }
@@ -107,6 +109,7 @@ impl Link {
             connecting: tokio::sync::Mutex::new(0),
             ears,
             channels: Arc::default(),
+            subscribing: tokio::sync::RwLock::default(),
             listening: tokio::sync::Mutex::default(),
         }
     }
@@ -189,9 +192,12 @@ impl Link {
             Servers::Cluster { nodes, transport } => (0, self.listening_to(nodes, transport).await?),
             Servers::One(_) | Servers::Sentinel { .. } => self.connected().await?,
         };
-        let subscribed = connection.subscribe(slot).await;
-        subscribed.map_err(|error| self.failed(error, generation))?;
-        self.channels().insert(slot);
+        {
+            let _subscribing = self.subscribing.read().await;
+            let subscribed = connection.subscribe(slot).await;
+            subscribed.map_err(|error| self.failed(error, generation))?;
+            self.channels().insert(slot);
+        }
         self.leave_quiet_channels(connection).await;
         Ok(())
     }
@@ -214,13 +220,13 @@ impl Link {
     }
 
     async fn leave_quiet_channels(&self, mut connection: Connection) {
+        if self.channels().len() <= CHANNELS_MAX {
+            return;
+        }
+        let _leaving = self.subscribing.write().await;
         let quiet: Vec<u16> = {
             let mut channels = self.channels();
-            if channels.len() <= CHANNELS_MAX {
-                return;
-            }
-            let loud =
-                self.ears.bells().listened_to().iter().map(|key| keys::slot(key)).collect::<HashSet<_>>();
+            let loud = self.ears.bells().channels();
             channels.extract_if(|slot| !loud.contains(slot)).collect()
         };
         for slot in quiet {

@@ -462,9 +462,12 @@ impl Backend for Redis {
             let released: u8 = self.link.run(&self.release, &[lock], &args).await?;
             return Ok(if released == 1 { Released::Released } else { Released::NotHeld });
         }
+        // All at once: a slot that cannot be reached does not keep the others.
+        let groups = self.groups(held.names.as_slice());
+        let releases = groups.iter().map(|group| self.release_group(held, group));
         let mut released = 0;
-        for group in self.groups(held.names.as_slice()) {
-            released += self.release_group(held, &group).await?;
+        for answer in futures_util::future::join_all(releases).await {
+            released += answer?;
         }
         let all = released == held.names.as_slice().len();
         Ok(if all { Released::Released } else { Released::NotHeld })
@@ -480,10 +483,11 @@ impl Backend for Redis {
 
     async fn watch(&self, request: &Request<'_>, name: &LockName) -> Result<Watch, StoreError> {
         let place = self.place(name);
-        let watch = self.bells.watch(match request.order {
+        let what = match request.order {
             Order::Any => &place.lock,
             Order::Fifo => request.owner.as_str(),
-        });
+        };
+        let watch = self.bells.watch_on(Some(place.slot), what);
         self.link.listen(place.slot).await?;
         Ok(watch)
     }

@@ -78,6 +78,11 @@ impl Debts {
         self.owed().contains_key(&(node, owner.clone()))
     }
 
+    /// True while any server has not answered a release.
+    pub(super) fn is_any(&self) -> bool {
+        !self.owed().is_empty()
+    }
+
     /// The server has answered the release.
     pub(super) fn paid(&self, node: usize, owner: &Owner, now: Moment) {
         let mut owed = self.owed();

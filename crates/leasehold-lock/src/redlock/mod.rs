@@ -467,6 +467,10 @@ impl Backend for Redlock {
         }
     }
 
+    fn is_settling(&self) -> bool {
+        self.inner.debts.is_any()
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError> {
         self.inner.view(name).await
     }
@@ -478,7 +482,7 @@ impl Backend for Redlock {
     async fn watch(&self, _request: &Request<'_>, name: &LockName) -> Result<Watch, StoreError> {
         let lock = self.inner.keys.lock(name);
         let slot = keys::slot(&lock);
-        let watch = self.inner.bells.watch(&lock);
+        let watch = self.inner.bells.watch_on(Some(slot), &lock);
         let listening = join_all(self.inner.nodes.iter().map(|node| node.link.listen(slot))).await;
         if listening.iter().filter(|listening| listening.is_ok()).count() < self.inner.quorum() {
             return Err(StoreError::Unknown("too few servers tell of releases".into()));

@@ -257,3 +257,42 @@ impl StoredLease {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::Ttl;
+    use crate::name::Names;
+
+    /// The clock of leases counts from the start of the machine, so it begins again with the next.
+    #[test]
+    fn leases_end_with_the_machine_and_fences_go_on_growing() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let acquire = |connection: &mut Connection, now: u64| {
+            let held = Held {
+                names: Names::try_from("job").unwrap(),
+                owner: Owner::random(None),
+                ttl: Ttl::new(Duration::from_secs(60)).unwrap(),
+                order: Order::Any,
+            };
+            let table =
+                Table { transaction: connection.transaction().unwrap(), now: Moment::from_nanos(now) };
+            let attempt = table.acquire(&held).unwrap();
+            table.transaction.commit().unwrap();
+            match attempt {
+                Attempt::Granted(grant) => grant.fences.map(|fences| fences[0]),
+                Attempt::Busy(_) => None,
+            }
+        };
+        let mut last = Some(Fence(0));
+        for boot_id in ["first", "second", "third"] {
+            prepare(&mut connection, boot_id).unwrap();
+            let fence = acquire(&mut connection, 3_600_000_000_000);
+            assert!(last < fence, "{last:?}, then {fence:?} after {boot_id} start");
+            // Another process opens the file meanwhile, of the same start.
+            prepare(&mut connection, boot_id).unwrap();
+            assert_eq!(acquire(&mut connection, 3_600_000_000_001), None, "it is held");
+            last = fence;
+        }
+    }
+}

@@ -41,7 +41,7 @@ async fn pitfall_15_minute_forward_breaks_the_lease_and_the_holder_is_told() {
 
 /// The same with epochs: the lease is broken, the fence decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn minute_forward_and_hour_back_never_take_a_fence_back() {
+async fn pitfall_15_minute_forward_and_hour_back_never_take_a_fence_back() {
     let clock = ClockShift::new();
     let (server, postgres) = (RedisServer::options().clock(&clock).start(), Postgres::start());
     let locker = fenced(&server, &postgres);
@@ -60,7 +60,7 @@ async fn minute_forward_and_hour_back_never_take_a_fence_back() {
 /// An hour back makes leases last an hour longer on the server. Nobody is let in, and the holder, who goes by
 /// its own clock, can still give it back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hour_back_lets_nobody_in_and_the_release_still_works() {
+async fn pitfall_15_hour_back_lets_nobody_in_and_the_release_still_works() {
     let clock = ClockShift::new();
     let server = RedisServer::options().clock(&clock).start();
     let locker = Locker::new(Redis::open(&server.url()).unwrap());
@@ -75,7 +75,7 @@ async fn hour_back_lets_nobody_in_and_the_release_still_works() {
 
 /// One of five clocks is wrong: the majority holds, and fences grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redlock_withstands_one_clock_that_jumps() {
+async fn pitfall_15_redlock_withstands_one_clock_that_jumps() {
     for offset in [MINUTE_MS, -HOUR_MS] {
         let clock = ClockShift::new();
         let mut servers = vec![RedisServer::options().clock(&clock).start()];

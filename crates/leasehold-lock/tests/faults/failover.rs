@@ -41,7 +41,7 @@ async fn work(locker: Locker, ledger: Ledger, stop: Arc<AtomicBool>) -> usize {
 /// Pitfalls 12 and 13: a failover loses the last grants and the last counts. The lock may have two owners
 /// then; the fence of the second is higher all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cluster_failover_that_loses_writes_never_takes_a_fence_back() {
+async fn pitfall_12_cluster_failover_that_loses_writes_never_takes_a_fence_back() {
     let (mut cluster, postgres) = (RedisCluster::start(), Postgres::start());
     let url = format!("redis-cluster://{}", cluster.addresses().join(","));
     let open = || {

@@ -9,7 +9,7 @@ use leasehold_lock::{Acquired, LockError, Locker, Redis};
 use leasehold_testkit::Random;
 use leasehold_testkit::servers::RedisServer;
 
-use crate::support::{LONG, fenced, granted, owner_on, until};
+use crate::support::{LONG, fenced, granted, lost, owner_on, until};
 
 /// Pitfall 20: releases and renewals cross each other all the time. None brings a lock back, none is taken
 /// for a loss, and no release says anything but that it released.
@@ -58,16 +58,9 @@ async fn pitfall_20_renewal_that_crosses_a_release_brings_nothing_back() {
     let renewals: String = server.command(&["INFO", "commandstats"]);
     assert!(renewals.contains("evalsha"), "no renewal or release was run");
     if slow == 0 {
-        let mut registry = prometheus_client::registry::Registry::default();
-        locker.meters().register(&mut registry);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        let lost: Vec<&str> =
-            text.lines().filter(|line| line.contains("lost") && !line.starts_with('#')).collect();
-        assert!(
-            lost.iter().all(|line| line.ends_with(" 0")),
-            "released leases were taken for lost: {lost:?}"
-        );
+        for reason in ["gone", "not-renewed", "held-too-long"] {
+            assert_eq!(lost(&locker, reason), 0, "released leases were taken for lost: {reason}");
+        }
     }
 }
 

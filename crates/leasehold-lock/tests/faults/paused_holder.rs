@@ -167,8 +167,8 @@ fn full_name(test: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_write_of_a_stopped_holder_is_refused_on_redis_with_epochs() {
-    let name = full_name("late_write_of_a_stopped_holder_is_refused_on_redis_with_epochs");
+async fn pitfall_22_late_write_of_a_stopped_holder_is_refused_on_redis_with_epochs() {
+    let name = full_name("pitfall_22_late_write_of_a_stopped_holder_is_refused_on_redis_with_epochs");
     if std::env::var_os(STORE).is_some() {
         return late_write_is_refused(&name, "", None).await;
     }
@@ -177,8 +177,8 @@ async fn late_write_of_a_stopped_holder_is_refused_on_redis_with_epochs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_write_of_a_stopped_holder_is_refused_on_redlock() {
-    let name = full_name("late_write_of_a_stopped_holder_is_refused_on_redlock");
+async fn pitfall_22_late_write_of_a_stopped_holder_is_refused_on_redlock() {
+    let name = full_name("pitfall_22_late_write_of_a_stopped_holder_is_refused_on_redlock");
     if std::env::var_os(STORE).is_some() {
         return late_write_is_refused(&name, "", None).await;
     }
@@ -188,8 +188,8 @@ async fn late_write_of_a_stopped_holder_is_refused_on_redlock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_write_of_a_stopped_holder_is_refused_on_sqlite() {
-    let name = full_name("late_write_of_a_stopped_holder_is_refused_on_sqlite");
+async fn pitfall_22_late_write_of_a_stopped_holder_is_refused_on_sqlite() {
+    let name = full_name("pitfall_22_late_write_of_a_stopped_holder_is_refused_on_sqlite");
     if std::env::var_os(STORE).is_some() {
         return late_write_is_refused(&name, "", None).await;
     }

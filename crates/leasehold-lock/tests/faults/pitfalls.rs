@@ -1,35 +1,38 @@
 //! The known mistakes of lock libraries, by number, each with the test that this one does not make it.
 //!
-//! | Nr | Mistake | Test |
+//! Every test is named after its number, `pitfall_01_…`; several have more than one, and some have promises of
+//! every store beside them.
+//!
+//! | Nr | Mistake | Where |
 //! |---|---|---|
-//! | 1 | validity not measured, or not given back | `redlock_set::pitfall_01_…` |
-//! | 2 | a second attempt trips over the first | `redlock_slow::pitfall_02_…`, `pitfalls_unknown::pitfall_02_…` |
-//! | 3 | quorum of those reachable, one server twice | `redlock_down`, `redlock_set::same_server_twice_…` |
-//! | 4 | split votes | `redlock_set::split_vote_…`, `redlock_set::rivals_…` |
-//! | 5 | release only where the lock was had | `redlock_slow::failed_acquisition_…`, `redlock_down::majority_…` |
-//! | 6 | a late request after the release | `redlock_slow::pitfall_06_…` |
-//! | 7 | a member of the majority forgets | `redlock_memory::pitfall_07_…` |
-//! | 8 | a failed renewal releases or brings back | `redlock_down::renewal_without_…`, suite `single::renewal_never_…` |
-//! | 9 | no time limit per server | `redlock_slow::server_that_…` |
-//! | 10 | scripts forgotten or forbidden | here, `load::pitfall_10_…` |
+//! | 1 | validity not measured, or not given back | `redlock_set` |
+//! | 2 | a second attempt trips over the first | `redlock_slow`, `pitfalls_unknown` |
+//! | 3 | quorum of those reachable, one server twice | `redlock_down`, `redlock_set` |
+//! | 4 | split votes | `redlock_set` |
+//! | 5 | release only where the lock was had | `redlock_slow`, `redlock_down` |
+//! | 6 | a late request after the release | `redlock_slow` |
+//! | 7 | a member of the majority forgets | `redlock_memory` |
+//! | 8 | a failed renewal releases or brings back | `redlock_down`, suite `single::renewal_never_…` |
+//! | 9 | no time limit per server | `redlock_slow` |
+//! | 10 | scripts forgotten or forbidden | here, `load` |
 //! | 11 | owner checked in one step, acted on in another | here |
 //! | 12 | failover loses the lock | `failover` |
-//! | 13 | counter lost by failover, restart, eviction | `failover`, `wiped`, here |
-//! | 14 | fence changed by renewal, or not by a new owner | suite `fences` |
-//! | 15 | the server's clock jumps | `clocks::pitfall_15_…` |
-//! | 16 | keys of one lock in different slots | suite on the cluster: `single::names_with_odd_…`, `several` |
+//! | 13 | counter lost by failover, restart, eviction | here, `wiped` |
+//! | 14 | fence changed by renewal, or not by a new owner | here, suite `fences` |
+//! | 15 | the server's clock jumps | `clocks` |
+//! | 16 | keys of one lock in different slots | `pitfalls_several`, suite `single::names_with_odd_…` |
 //! | 17 | thousands of keys in one script | here |
 //! | 18 | lost wake-up | `pitfalls_waiting` |
-//! | 19 | queue with dead or cancelled waiters | suite `in_order`, `pitfalls_waiting::pitfall_19_…` |
-//! | 20 | renewal crosses release | `load::pitfall_20_…` |
-//! | 21 | no answer taken for a loss, or for a success | `pitfalls_unknown::pitfall_21_…` |
-//! | 22 | the holder learns of the loss too late | `pitfalls_unknown::pitfall_22_…`, `paused_holder` |
-//! | 23 | a clock that stops during suspend | `pitfalls_guard::pitfall_23_…` |
-//! | 24 | renewed for ever after the holder is gone | `pitfalls_guard::pitfall_24_…` |
-//! | 25 | a dropped future leaves something | suite `cancel` |
-//! | 26 | dropping a guard in a bad place | `pitfalls_guard::pitfall_26_…` |
+//! | 19 | queue with dead or cancelled waiters | `pitfalls_waiting`, suite `in_order` |
+//! | 20 | renewal crosses release | `load` |
+//! | 21 | no answer taken for a loss, or for a success | `pitfalls_unknown` |
+//! | 22 | the holder learns of the loss too late | `pitfalls_unknown`, `paused_holder` |
+//! | 23 | a clock that stops during suspend | `pitfalls_guard` |
+//! | 24 | renewed for ever after the holder is gone | `pitfalls_guard` |
+//! | 25 | a dropped future leaves something | here, suite `cancel` |
+//! | 26 | dropping a guard in a bad place | `pitfalls_guard` |
 //! | 27 | one token for several acquisitions | here, suite `single::late_owner_…` |
-//! | 28 | release repeated hits the successor | `pitfalls_unknown::pitfall_28_…`, suite `single::release_frees_…` |
+//! | 28 | release repeated hits the successor | `pitfalls_unknown`, suite `single::release_frees_…` |
 //! | 31 | several names, half of them | `pitfalls_several`, suite `several` |
 //!
 //! 29 and 30 are about PostgreSQL as a lock store and 32 about semaphores, which do not exist here.
@@ -38,6 +41,7 @@ use std::time::Duration;
 
 use leasehold_lock::backend::{Backend, Held, Order, Released, Renewed};
 use leasehold_lock::{Acquired, Fence, LockError, Locker, Names, Owner, Redis, Ttl};
+use leasehold_testkit::Random;
 use leasehold_testkit::servers::{Persistence, Postgres, RedisServer, independent};
 
 use crate::support::{LONG, fenced, granted, owner_on, redlock, take, until};
@@ -154,6 +158,53 @@ async fn pitfall_13_eviction_takes_no_fence_back() {
     }
     assert_ne!(server.info("stats", "evicted_keys"), "0", "nothing was evicted");
     assert!(last.0 >> 32 > 1, "the counter itself was never evicted: {last:?}");
+}
+
+/// A fence is a lease's for as long as it lasts, and the next owner's is another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_14_fence_stays_with_the_lease_and_changes_with_the_owner() {
+    let (server, postgres) = (RedisServer::start(), Postgres::start());
+    let locker = fenced(&server, &postgres);
+    let mut last = Fence(0);
+    for _ in 0..3 {
+        let guard = granted(locker.acquire("job").ttl(Duration::from_millis(600)).await);
+        let fence = guard.fence().unwrap();
+        assert!(last < fence, "{last:?}, then {fence:?}");
+        // Renewed, and asked for again by the same owner.
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        let again = granted(locker.acquire("job").owner(guard.owner().clone()).ttl(LONG).await);
+        assert_eq!((guard.check().is_ok(), again.fence()), (true, Some(fence)));
+        let there: String = server.command(&["GET", "lock:job"]);
+        assert!(there.ends_with(&format!("#{}", fence.0)), "{there}");
+        assert_eq!(again.release().await.unwrap(), Released::Released);
+        last = fence;
+    }
+}
+
+/// Whatever is dropped, and wherever it is then, with several names and their fences.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_25_dropped_future_leaves_no_lock_and_no_place_in_line() {
+    let (server, postgres) = (RedisServer::start(), Postgres::start());
+    let locker = fenced(&server, &postgres);
+    take(&locker, "a").await;
+    let mut random = Random::new(Random::seed_of_this_run("pitfall_25"));
+    let mut dropped = 0;
+    for round in 0..200 {
+        let time = Duration::from_micros(random.within(0..1_500));
+        let asking = async {
+            let acquire =
+                if round % 2 == 0 { locker.acquire(["a", "b"]) } else { locker.acquire("a").in_order() };
+            granted(acquire.ttl(LONG).wait(LONG).await).release().await.unwrap()
+        };
+        dropped += u32::from(tokio::time::timeout(time, asking).await.is_err());
+    }
+    assert!(dropped > 0, "nothing was dropped on its way");
+    until("nothing is left", async || {
+        ["lock:*", "leasehold:queue:*"]
+            .iter()
+            .all(|keys| server.command::<Vec<String>>(&["KEYS", keys]).is_empty())
+    })
+    .await;
 }
 
 /// Thousands of leases are renewed in bounded scripts.

@@ -6,7 +6,7 @@ use leasehold_lock::backend::Released;
 use leasehold_lock::{LeaseState, LockError, Locker, LostReason, Owner, Redis};
 use leasehold_testkit::servers::{Direction, FaultProxy, RedisServer};
 
-use crate::support::{LONG, PATIENCE, granted, in_time, owner_on, until};
+use crate::support::{LONG, PATIENCE, granted, in_time, lost, owner_on, until};
 
 /// A server behind a proxy, and a locker that only knows the proxy.
 async fn behind_proxy() -> (RedisServer, FaultProxy, Locker) {
@@ -87,6 +87,7 @@ async fn pitfall_21_lost_answer_to_a_renewal_is_doubt_and_then_held_again() {
     assert!(remaining > 5_000, "the renewal has taken effect: {remaining} ms");
     until("doubt", async || guard.state() == LeaseState::Doubtful).await;
     assert!(guard.check().is_ok(), "in doubt is not lost");
+    assert!(locker.meters().renewal_failures.get() > 0, "nobody would see it in the meters");
     assert!(guard.time_left() > Duration::ZERO);
     proxy.pass().await;
     until("held again", async || guard.state() == LeaseState::Held).await;
@@ -107,6 +108,8 @@ async fn pitfall_22_holder_that_is_cut_off_is_told_before_the_lease_ends() {
     assert!(remaining > 0, "somebody else could have had it already");
     assert!(proxy.traffic().swallowed_request_bytes > 0, "nothing was cut off");
     assert_eq!(guard.state(), LeaseState::Lost);
+    until("it is counted", async || lost(&locker, "not-renewed") == 1).await;
+    assert_eq!(lost(&locker, "gone"), 0);
 }
 
 /// The only thread of the runtime is blocked past the deadline: nothing could fire a signal, and yet the

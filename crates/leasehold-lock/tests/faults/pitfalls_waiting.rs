@@ -1,10 +1,12 @@
 //! Pitfalls 18 and 19: waiters that nobody wakes, and those that are woken for nothing.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use leasehold_lock::backend::Released;
 use leasehold_lock::{Acquired, Fence, Locker, Redis};
 use leasehold_testkit::Random;
-use leasehold_testkit::servers::{Postgres, RedisServer};
+use leasehold_testkit::servers::{Persistence, Postgres, RedisServer};
 
 use crate::support::{LONG, PATIENCE, fenced, granted, in_time, owner_on, until};
 
@@ -36,6 +38,35 @@ async fn pitfall_18_release_just_before_the_waiter_listens_is_not_missed() {
     assert!(slow <= ROUNDS / 20, "{slow} of {ROUNDS} waiters were not woken");
 }
 
+/// More names are waited for in line than a process keeps channels for on a whim: those that somebody listens
+/// to stay, and only the others are left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_18_waiters_in_line_for_very_many_names_are_all_told() {
+    const NAMES: usize = 320;
+    const CHANNELS_MAX: usize = 256;
+    let server = RedisServer::options().persistence(Persistence::None).start();
+    let (holder, waiter) = (locker(&server), locker(&server));
+    let (mut guards, mut waiting) = (Vec::new(), Vec::new());
+    for name in (0..NAMES).map(|number| format!("job-{number}")) {
+        guards.push(granted(holder.acquire(&name).ttl(LONG).in_order().await));
+        waiting.push(tokio::spawn(waiter.acquire(name).ttl(LONG).wait(LONG).in_order().into_future()));
+    }
+    until("all stand in line", async || in_line(&server) as usize == NAMES).await;
+    let queues: Vec<String> = server.command(&["KEYS", "leasehold:queue:*"]);
+    let slots: HashSet<&str> = queues.iter().filter_map(|queue| queue.split(['{', '}']).nth(1)).collect();
+    assert!(slots.len() > CHANNELS_MAX, "too few to make anybody leave: {}", slots.len());
+    until("every slot is listened to", async || subscribers(&server) == slots.len()).await;
+    drop(guards);
+    for waiter in waiting {
+        granted(in_time("its turn", waiter).await.unwrap()).release().await.unwrap();
+    }
+    let guard = granted(holder.acquire("last").ttl(LONG).await);
+    let waiting = tokio::spawn(waiter.acquire("last").wait(LONG).into_future());
+    until("the others are left", async || subscribers(&server) == 1).await;
+    guard.release().await.unwrap();
+    granted(in_time("its turn", waiting).await.unwrap()).release().await.unwrap();
+}
+
 /// The connection over which releases are told is cut while somebody waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_18_waiter_survives_a_cut_connection() {
@@ -54,6 +85,44 @@ async fn pitfall_18_waiter_survives_a_cut_connection() {
         let next = granted(in_time("the waiter gets it", waiting).await.unwrap());
         next.release().await.unwrap();
     }
+}
+
+/// As new users are in Redis 7: they may use every key and command, and no channel. A release that cannot be
+/// told is a release all the same, also for those who are sent together with it, and waiters look for themselves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_18_user_without_channels_releases_and_waits_all_the_same() {
+    let server = RedisServer::start();
+    let () = server.command(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", "resetchannels"]);
+    let locker = Locker::new(Redis::open(&format!("redis://app:secret@{}", server.address())).unwrap());
+    for names in [vec!["alone"], vec!["a", "b"]] {
+        let guard = granted(locker.acquire(names.as_slice()).ttl(LONG).await);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+    for _ in 0..5 {
+        let asks = (0..50).map(|number| {
+            let locker = locker.clone();
+            tokio::spawn(async move {
+                let guard = granted(locker.acquire(format!("job-{number}")).ttl(LONG).no_wait().await);
+                guard.release().await
+            })
+        });
+        for released in asks.collect::<Vec<_>>() {
+            assert_eq!(released.await.unwrap().unwrap(), Released::Released);
+        }
+    }
+    for in_order in [false, true] {
+        let ask = || {
+            let acquire = locker.acquire("job").ttl(LONG).wait(PATIENCE);
+            if in_order { acquire.in_order() } else { acquire }
+        };
+        let guard = granted(ask().await);
+        let waiting = tokio::spawn(ask().into_future());
+        until("it waits", async || locker.meters().contended.get() == 1 + u64::from(in_order)).await;
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let next = granted(in_time("it finds out by looking", waiting).await.unwrap());
+        assert_eq!(next.release().await.unwrap(), Released::Released);
+    }
+    assert_eq!(subscribers(&server), 0, "nobody was told anything");
 }
 
 /// A message of a release that is not true lets nobody in.

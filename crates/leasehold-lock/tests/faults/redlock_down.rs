@@ -10,7 +10,7 @@ use crate::support::{LONG, granted, in_time, owner_on, redlock, take, until};
 
 /// Pitfall 3: a majority of those configured is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn minority_down_changes_nothing() {
+async fn pitfall_03_minority_down_changes_nothing() {
     let mut servers = independent(5);
     let locker = Locker::new(redlock(&servers));
     let mut last = take(&locker, "job").await;
@@ -34,7 +34,7 @@ async fn minority_down_changes_nothing() {
 /// Pitfalls 3 and 5: without a majority nothing is granted, and what the minority gave is given back, also
 /// on servers that come back later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn majority_down_grants_nothing_and_leaves_nothing() {
+async fn pitfall_05_majority_down_grants_nothing_and_leaves_nothing() {
     let mut servers = independent(5);
     let locker = Locker::new(redlock(&servers));
     let before = take(&locker, "job").await;
@@ -56,7 +56,7 @@ async fn majority_down_grants_nothing_and_leaves_nothing() {
 /// Pitfalls 8 and 21: a renewal that too few servers answer puts the lease in doubt, and takes nothing from
 /// it: it is held again when they answer, and lost at its deadline when they do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn renewal_without_a_majority_is_doubt_and_not_loss() {
+async fn pitfall_08_renewal_without_a_majority_is_doubt_and_not_loss() {
     let mut servers = independent(3);
     let locker = Locker::new(redlock(&servers));
     // The first grant needs only most of the servers; the third joins a moment later.

@@ -23,7 +23,7 @@ async fn admitted(locker: &Locker, server: &RedisServer) {
 
 /// A server that lost everything is out for a while, gets the counters of the others, and votes again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn emptied_server_is_quarantined_and_then_votes_again() {
+async fn pitfall_07_emptied_server_is_quarantined_and_then_votes_again() {
     let mut servers = independent(5);
     let locker = Locker::new(redlock(&servers));
     let mut last = take(&locker, "job").await;
@@ -51,7 +51,7 @@ async fn emptied_server_is_quarantined_and_then_votes_again() {
 
 /// A server in quarantine does not vote, not even when nobody else is left to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_in_quarantine_does_not_make_a_majority() {
+async fn pitfall_07_server_in_quarantine_does_not_make_a_majority() {
     let mut servers = independent(5);
     let locker = Locker::new(redlock(&servers));
     let before = take(&locker, "job").await;
@@ -75,7 +75,7 @@ async fn server_in_quarantine_does_not_make_a_majority() {
 
 /// A server that writes to its disk only now and then may have forgotten the last second: it is out, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restarted_server_without_certain_persistence_is_quarantined() {
+async fn pitfall_07_restarted_server_without_certain_persistence_is_quarantined() {
     let mut servers = RedisServer::options().persistence(Persistence::EverySecond).start_independent(3);
     let locker = Locker::new(redlock(&servers));
     let mut last = take(&locker, "job").await;
@@ -96,7 +96,7 @@ async fn restarted_server_without_certain_persistence_is_quarantined() {
 
 /// A server that has every answered write on its disk votes at once after a crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restarted_server_with_certain_persistence_votes_at_once() {
+async fn pitfall_07_restarted_server_with_certain_persistence_votes_at_once() {
     let mut servers = independent(3);
     let locker = Locker::new(redlock(&servers));
     let last = take(&locker, "job").await;
@@ -109,7 +109,7 @@ async fn restarted_server_with_certain_persistence_votes_at_once() {
 
 /// Settings of the present run say nothing about what the run before may have forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_that_became_durable_with_its_restart_is_quarantined() {
+async fn pitfall_07_server_that_became_durable_with_its_restart_is_quarantined() {
     let mut servers = RedisServer::options().persistence(Persistence::Always).start_independent(3);
     let () = servers[0].command(&["CONFIG", "SET", "appendfsync", "everysec"]);
     let locker = Locker::new(redlock(&servers));
@@ -137,7 +137,7 @@ async fn server_that_became_durable_with_its_restart_is_quarantined() {
 
 /// All servers lost everything: old clients and new ones go on above all earlier fences.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whole_set_restarted_empty_goes_on_with_higher_fences() {
+async fn pitfall_07_whole_set_restarted_empty_goes_on_with_higher_fences() {
     let mut servers = independent(5);
     let old_client = Locker::new(redlock(&servers));
     let mut last = take(&old_client, "job").await;

@@ -11,7 +11,7 @@ use crate::support::{LONG, granted, in_time, owner_on, redlock, take, until};
 
 /// Pitfall 3: two names of one server are one server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn same_server_twice_is_refused() {
+async fn pitfall_03_same_server_twice_is_refused() {
     let servers = independent(2);
     let (first, second) = (servers[0].port(), servers[1].port());
     let twice = Redlock::open(&format!("redlock://127.0.0.1:{first},127.0.0.1:{second},127.0.0.1:{first}"));
@@ -27,7 +27,7 @@ async fn same_server_twice_is_refused() {
 
 /// Majorities of sets of different size need not meet, so a server belongs to one size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn set_of_another_size_is_refused() {
+async fn pitfall_03_set_of_another_size_is_refused() {
     let servers = independent(5);
     let three = Locker::new(redlock(&servers[..3]));
     let before = take(&three, "job").await;
@@ -44,7 +44,7 @@ async fn set_of_another_size_is_refused() {
 
 /// Pitfall 4: half of the votes is no majority, and nobody is left waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn split_vote_ends_as_busy_and_gives_everything_back() {
+async fn pitfall_04_split_vote_ends_as_busy_and_gives_everything_back() {
     for count in [2, 4] {
         let servers = independent(count);
         let locker = Locker::new(redlock(&servers));
@@ -66,7 +66,7 @@ async fn split_vote_ends_as_busy_and_gives_everything_back() {
 
 /// Pitfall 4: rivals on an even number of servers outvote each other for a while, and all get their turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn rivals_on_an_even_number_of_servers_all_get_their_turn() {
+async fn pitfall_04_rivals_on_an_even_number_of_servers_all_get_their_turn() {
     for count in [2, 4] {
         let servers = Arc::new(independent(count));
         let rivals: Vec<_> = (0..4)
@@ -122,6 +122,51 @@ async fn pitfall_01_lease_that_is_almost_over_is_refused_and_given_back() {
     for server in &servers {
         until("it is given back", async || owner_on(server, "job").is_none()).await;
     }
+}
+
+/// Pitfall 1: whoever was held up for longer than two seconds on the way has nothing, however long the lease
+/// is: a quarantine is only sure to outlast two seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_01_acquisition_that_was_held_up_is_refused_and_given_back() {
+    let servers = independent(3);
+    let store = redlock(&servers);
+    let (names, length) = (Names::try_from("job").unwrap(), Ttl::new(LONG).unwrap());
+    let mut held_up = 0;
+    for polls in 0.. {
+        let owner = Owner::random(None);
+        let request = Request { names: &names, owner: &owner, ttl: length, order: Order::Any };
+        let mut asking = store.try_acquire(&request);
+        let mut finished = false;
+        for _ in 0..polls {
+            if !futures_are_pending(&mut asking).await {
+                finished = true;
+                break;
+            }
+            // The answers to what was sent come in.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        if finished {
+            break;
+        }
+        // This thread is held up; the next poll finds the answers there.
+        std::thread::sleep(if polls == 0 { Duration::ZERO } else { Duration::from_millis(2_100) });
+        let answer = in_time("an answer", asking).await;
+        if polls == 0 {
+            // Connected now, and everybody votes.
+            assert!(matches!(answer, Ok(Attempt::Granted(_))), "{answer:?}");
+        } else {
+            assert!(answer.is_err(), "held up after {polls} polls: {answer:?}");
+            held_up += 1;
+        }
+        let held = Held { names: names.clone(), owner, ttl: length, order: Order::Any };
+        if polls == 0 {
+            store.release(&held).await.unwrap();
+        }
+        for server in &servers {
+            until("it is given back", async || owner_on(server, "job").is_none()).await;
+        }
+    }
+    assert!(held_up >= 2, "it was held up in both rounds: {held_up}");
 }
 
 /// Polls once.

@@ -23,7 +23,7 @@ async fn rounds(locker: &Locker) -> Duration {
 
 /// Pitfall 9: neither acquiring nor releasing waits for a server that stands still.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_that_stands_still_does_not_set_the_pace() {
+async fn pitfall_09_server_that_stands_still_does_not_set_the_pace() {
     let mut servers = independent(5);
     let locker = Locker::new(redlock(&servers));
     take(&locker, "job").await;
@@ -43,7 +43,7 @@ async fn server_that_stands_still_does_not_set_the_pace() {
 
 /// Pitfall 9: the same for a client that never saw that server alive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_that_never_answered_does_not_set_the_pace() {
+async fn pitfall_09_server_that_never_answered_does_not_set_the_pace() {
     let mut servers = independent(5);
     take(&Locker::new(redlock(&servers)), "job").await;
     servers[1].pause();
@@ -52,6 +52,26 @@ async fn server_that_never_answered_does_not_set_the_pace() {
     let took = rounds(&locker).await;
     assert!(took < PACE * ROUNDS, "{ROUNDS} rounds took {took:?}");
     servers[1].resume();
+}
+
+/// The same for renewals: they get through on the others, in time and without doubt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_09_servers_that_stand_still_do_not_keep_a_lease_from_being_renewed() {
+    let mut servers = independent(5);
+    let locker = Locker::new(redlock(&servers));
+    take(&locker, "job").await;
+    let guard = granted(locker.acquire("held").ttl(Duration::from_secs(3)).await);
+    servers[1].pause();
+    servers[4].pause();
+    let until_end = Instant::now() + Duration::from_secs(7);
+    while Instant::now() < until_end {
+        guard.check().expect("it is renewed on three of five");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(locker.meters().renewal_failures.get(), 0, "a renewal waited for those who stand still");
+    servers[1].resume();
+    servers[4].resume();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
 /// Pitfalls 5 and 6: a server gets the request to lock after the lock was released. Its key must not live on.
@@ -144,7 +164,7 @@ fn answers(server: &RedisServer) -> bool {
 
 /// Pitfall 5: an acquisition that failed releases also where it had no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failed_acquisition_is_undone_on_servers_that_answered_too_late() {
+async fn pitfall_05_failed_acquisition_is_undone_on_servers_that_answered_too_late() {
     let mut servers = independent(3);
     let locker = Locker::new(redlock(&servers));
     take(&locker, "job").await;

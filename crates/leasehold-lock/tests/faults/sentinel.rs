@@ -1,13 +1,13 @@
 //! Locks on the master that Sentinel names.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold_lock::{Acquired, LeaseState, Locker, Redis};
+use leasehold_lock::{Acquired, Epochs, LeaseState, LockError, Locker, Redis};
 use leasehold_testkit::lock_suite::{Store, keep_all};
-use leasehold_testkit::servers::RedisSentinel;
+use leasehold_testkit::servers::{Postgres, RedisSentinel};
 
-use crate::support::{PATIENCE, granted, in_time, until};
+use crate::support::{PATIENCE, granted, in_time, take, until};
 
 fn url(sentinel: &RedisSentinel) -> String {
     format!("redis-sentinel://{}/{}", sentinel.sentinel_addresses().join(","), sentinel.master_name())
@@ -19,6 +19,36 @@ async fn sentinel_keeps_the_promises_of_a_lease() {
     let redis = Redis::open(&url(&sentinel)).unwrap().with_claim_time(Duration::from_secs(1));
     let store: Store = Arc::new(redis);
     keep_all(&store).await;
+}
+
+/// With epochs, also over failovers, of which each forgets what the dead master had not yet passed on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinel_with_epochs_keeps_the_promises_of_a_fence_also_over_failovers() {
+    let (mut sentinel, postgres) = (RedisSentinel::start(), Postgres::start());
+    let open = || {
+        let redis = Redis::open(&url(&sentinel)).unwrap().with_claim_time(Duration::from_secs(1));
+        redis.with_epochs(Epochs::open(&postgres.url()).unwrap())
+    };
+    let store: Store = Arc::new(open());
+    keep_all(&store).await;
+    let locker = Locker::new(open());
+    let mut last = take(&locker, "job").await;
+    for failover in 0..2 {
+        let old = sentinel.master().address();
+        assert_ne!(sentinel.kill_master().address(), old, "another server is the master");
+        let until_end = Instant::now() + PATIENCE;
+        let fence = loop {
+            // While the client finds the new master it may be without an answer, and nothing else.
+            match locker.acquire("job").wait(PATIENCE).await {
+                Ok(Acquired::Granted(guard)) => break guard.fence().expect("never unfenced"),
+                Err(LockError::Unknown { .. }) if Instant::now() < until_end => {}
+                other => panic!("after failover {failover}: {other:?}"),
+            }
+        };
+        assert!(last.0 >> 32 < fence.0 >> 32, "the new master has no epoch of its own: {last:?}, {fence:?}");
+        last = fence;
+        sentinel.restart_killed();
+    }
 }
 
 /// A failover while a lock is held: the holder is told the truth, whichever it is, and locks can be had again.

@@ -68,6 +68,17 @@ pub(crate) fn owner_on(server: &RedisServer, name: &str) -> Option<String> {
     value.map(|value| value.split('#').next().unwrap_or_default().to_owned())
 }
 
+/// How many leases were lost for this reason, as the locker's meters have it.
+pub(crate) fn lost(locker: &Locker, reason: &str) -> u32 {
+    let mut registry = prometheus_client::registry::Registry::default();
+    locker.meters().register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let begins = format!("leasehold_lock_lost_total{{reason=\"{reason}\"}} ");
+    let count = text.lines().find_map(|line| line.strip_prefix(&begins));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
 /// One grant: when it was asked for, when it was answered, and the fence.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Issued {

@@ -26,7 +26,7 @@ fn count(server: &RedisServer) -> i64 {
 
 /// Pitfall 13: a flush takes locks and counters away. The holder is told, fences go on growing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn flushed_server_goes_on_with_higher_fences_and_its_holders_are_told() {
+async fn pitfall_13_flushed_server_goes_on_with_higher_fences_and_its_holders_are_told() {
     let (server, postgres) = (RedisServer::start(), Postgres::start());
     let locker = fenced(&server, &postgres);
     let before = some_fences(&locker, None).await;
@@ -43,7 +43,7 @@ async fn flushed_server_goes_on_with_higher_fences_and_its_holders_are_told() {
 
 /// Pitfall 13: clients with other key prefixes share the server's counters, so they share the epochs, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_with_other_prefixes_do_not_bring_fences_back_after_a_flush() {
+async fn pitfall_13_clients_with_other_prefixes_do_not_bring_fences_back_after_a_flush() {
     let (server, postgres) = (RedisServer::start(), Postgres::start());
     let with_prefix = |prefix| {
         let redis = Redis::open(&server.url()).unwrap().with_prefix(prefix);
@@ -64,7 +64,7 @@ async fn clients_with_other_prefixes_do_not_bring_fences_back_after_a_flush() {
 
 /// Pitfall 13: killed, and started again with an empty disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_restarted_empty_goes_on_with_higher_fences() {
+async fn pitfall_13_server_restarted_empty_goes_on_with_higher_fences() {
     let (mut server, postgres) = (RedisServer::start(), Postgres::start());
     let locker = fenced(&server, &postgres);
     let mut last = some_fences(&locker, None).await;
@@ -79,7 +79,7 @@ async fn server_restarted_empty_goes_on_with_higher_fences() {
 
 /// Pitfall 13: started again from a snapshot of an earlier time, which brings old counters back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_restarted_from_an_old_snapshot_goes_on_with_higher_fences() {
+async fn pitfall_13_server_restarted_from_an_old_snapshot_goes_on_with_higher_fences() {
     let postgres = Postgres::start();
     let mut server = RedisServer::options().persistence(Persistence::None).start();
     let locker = fenced(&server, &postgres);

@@ -6,9 +6,9 @@ use axum::response::Response;
 use http::{HeaderMap, Request, StatusCode};
 use leasehold_api::{CreateHold, HoldList, HoldView, PatchHold, Problem, RevokeHold};
 use leasehold_core::{Command, Refusal};
-use leasehold_engine::{EngineError, Venue};
+use leasehold_engine::{EngineError, Outcome, Venue};
 
-use super::{Write, answer, hold_id, json, secret, venue};
+use super::{Write, answer, hold_id, json, private, secret, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse, parse_optional};
 use crate::problem::ApiError;
@@ -59,7 +59,7 @@ pub(crate) async fn list(
     let now = app.engine.now();
     let next = page.items.last().filter(|_| page.more).map(|(place, _)| place.to_string());
     let holds = page.items.iter().map(|(_, hold)| wire::hold_view(&venue, hold, now)).collect();
-    Ok(json(StatusCode::OK, &HoldList { holds, next }))
+    Ok(private(json(StatusCode::OK, &HoldList { holds, next })))
 }
 
 /// Reads a hold.
@@ -71,7 +71,16 @@ pub(crate) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let done = app.engine.hold(hold_id(&hold)?, secret(&headers)).await?;
-    Ok(answer(&app, &done, StatusCode::OK))
+    let Outcome::Hold(hold) = &done.outcome else { return Ok(answer(&app, &done, StatusCode::OK)) };
+    let mut view = wire::hold_view(&done.venue, hold, done.at);
+    if let Some(booking) = hold.booking {
+        // Whoever has the secret may know that the sale was undone; reading bookings is for operators.
+        let done = app.engine.booking(booking).await?;
+        if let Outcome::Booking(booking) = &done.outcome {
+            view.booking_state = Some(wire::booking_view(&done.venue, booking).state);
+        }
+    }
+    Ok(private(json(StatusCode::OK, &view)))
 }
 
 /// Extends a hold, adds items, gives items back: all of it or nothing.

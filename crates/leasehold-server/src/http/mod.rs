@@ -97,6 +97,12 @@ pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
     response
 }
 
+/// Not to be kept by anything on the way.
+pub(crate) fn private(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
 /// The answer to a command, marked when it was given before. Not to be cached: it may have a secret in it.
 pub(crate) fn answer(app: &App, done: &Done, created: StatusCode) -> Response {
     let mut response = match &done.outcome {
@@ -113,10 +119,8 @@ pub(crate) fn answer(app: &App, done: &Done, created: StatusCode) -> Response {
         Outcome::BlockGone => StatusCode::NO_CONTENT.into_response(),
         Outcome::RefundDue(reference) => ApiError::refund_due(reference.as_str()).into_response(),
     };
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if done.replayed {
-        headers.insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
-    response
+    private(response)
 }

@@ -2,13 +2,13 @@
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use leasehold_api::{LogEntryView, LogView, Problem, SeatOwnerView, TroubleList, TroubleView};
-use leasehold_core::{HoldId, Kind, Reference};
-use leasehold_engine::{About, Change, LogPage, LogQuery, SeatOwner, Venue, Version};
+use leasehold_core::{Epoch, HoldId, Kind, Reference, SeatNo};
+use leasehold_engine::{About, Change, LogPage, LogQuery, SeatOwner, SeatUpdate, Venue, Version};
 
 use super::availability::version_seen;
-use super::{json, venue};
+use super::{json, private, venue};
 use crate::app::App;
 use crate::problem::ApiError;
 use crate::query::Query;
@@ -17,6 +17,8 @@ use crate::wire;
 /// Entries on one page.
 const ENTRIES_MAX: usize = 500;
 const ENTRIES_DEFAULT: usize = 50;
+/// Seats of one entry; a block can have thousands.
+const SEATS_PER_ENTRY_MAX: usize = 1_000;
 const SUBJECTS: [&str; 4] = ["seat", "hold", "holder", "order"];
 
 /// Reads an event's log: what happened to a seat, a hold, a holder's holds or an order, newest first.
@@ -46,8 +48,9 @@ pub(crate) async fn log(
         return Err(ApiError::invalid("that version is of another epoch, whose log is gone"));
     }
     let before = before.map(|version| version.number);
+    let seat = if let About::Seat(seat) = about { Some(seat) } else { None };
     let page = app.engine.log(&venue, LogQuery { about, before, limit }).await?;
-    Ok(private(json(StatusCode::OK, &view(&app, &venue, &page, epoch))))
+    Ok(private(json(StatusCode::OK, &view(&app, &venue, &page, seat, epoch))))
 }
 
 /// Reads what went wrong since the server was started: its own errors, and answers that took long.
@@ -82,12 +85,12 @@ fn subject(query: &Query<'_>, venue: &Venue) -> Result<About, ApiError> {
     })
 }
 
-fn view(app: &App, venue: &Venue, page: &LogPage, epoch: leasehold_core::Epoch) -> LogView {
+fn view(app: &App, venue: &Venue, page: &LogPage, asked: Option<SeatNo>, epoch: Epoch) -> LogView {
     let version = |number| Version { epoch, number }.to_string();
     let now = app.engine.now();
     LogView {
         event: venue.id.to_string(),
-        entries: page.entries.iter().map(|change| entry(app, venue, change)).collect(),
+        entries: page.entries.iter().map(|change| entry(app, venue, change, asked)).collect(),
         holds: page.holds.iter().map(|hold| wire::hold_view(venue, hold, now)).collect(),
         bookings: page.bookings.iter().map(|booking| wire::booking_view(venue, booking)).collect(),
         blocks: page.blocks.iter().map(|block| wire::block_view(venue, block)).collect(),
@@ -105,12 +108,15 @@ fn view(app: &App, venue: &Venue, page: &LogPage, epoch: leasehold_core::Epoch) 
     }
 }
 
-fn entry(app: &App, venue: &Venue, change: &Change) -> LogEntryView {
+fn entry(app: &App, venue: &Venue, change: &Change, asked: Option<SeatNo>) -> LogEntryView {
     let reason = change
         .hold
         .filter(|_| change.kind == Kind::HoldRevoked)
         .and_then(|hold| app.recently.reasons.last(|reason| reason.hold == hold).map(|reason| reason.words));
-    let seats = change.seats.iter().map(|update| {
+    // The seat that is asked about is always among those shown.
+    let (first, others): (Vec<&SeatUpdate>, Vec<&SeatUpdate>) =
+        change.seats.iter().partition(|update| asked.is_some_and(|seat| seat == update.seat));
+    let seats = first.into_iter().chain(others).take(SEATS_PER_ENTRY_MAX).map(|update| {
         (venue.layout.seat_name(update.seat).to_owned(), wire::letter(update.status).to_string())
     });
     let pools = change
@@ -124,12 +130,7 @@ fn entry(app: &App, venue: &Venue, change: &Change) -> LogEntryView {
         hold_id: change.hold.map(|hold| hold.to_string()),
         reason,
         seats: seats.collect(),
+        seats_left_out: change.seats.len().saturating_sub(SEATS_PER_ENTRY_MAX),
         pools: pools.collect(),
     }
-}
-
-/// Not to be kept by anything on the way.
-fn private(mut response: Response) -> Response {
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

@@ -7,7 +7,7 @@ use http::{Request, StatusCode};
 use leasehold_api::{BeginPayment, HoldView, PaymentFailed, Problem, RefundList};
 
 use super::holds::page_asked_for;
-use super::{Write, answer, hold_id, json, venue};
+use super::{Write, answer, hold_id, json, private, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse};
 use crate::problem::ApiError;
@@ -59,5 +59,5 @@ pub(crate) async fn refunds(
     let page = app.engine.refunds(&venue, after, limit).await?;
     let next = page.items.last().filter(|_| page.more).map(|(place, _)| place.to_string());
     let refunds = page.items.iter().flat_map(|(_, due)| wire::refund_views(due)).collect();
-    Ok(json(StatusCode::OK, &RefundList { refunds, next }))
+    Ok(private(json(StatusCode::OK, &RefundList { refunds, next })))
 }

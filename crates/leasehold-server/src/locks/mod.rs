@@ -18,7 +18,7 @@ use leasehold_engine::{IdempotencyKey, SecretKey};
 use leasehold_lock::backend::{Held, ListQuery, Order, Page, Released, Renewed};
 use leasehold_lock::{
     Acquired, Advice, Clock, Guarantee, Guard, Label, LeaseView, LockError, LockName, Locker, LostReason,
-    Moment, Owner, StoreError, Ttl,
+    Moment, Owner, StoreError, TTL_MAX, TTL_MIN, Ttl,
 };
 use prometheus_client::registry::Registry;
 
@@ -152,8 +152,7 @@ impl Locks {
             Some(Begin::New(ticket)) => Some(ticket),
             None => None,
         };
-        let any_length = Ttl::new(leasehold_lock::TTL_DEFAULT).expect("the default is a length of a lease");
-        let held = self.held(name, owner, any_length);
+        let held = self.held(name, owner.clone(), self.time_left(name, &owner));
         match self.locker.release(&held).await.map_err(|error| self.failed(error))? {
             Released::Released => {
                 self.note_released(name, &held.owner);
@@ -253,6 +252,12 @@ impl Locks {
     fn held(&self, name: &LockName, owner: Owner, ttl: Ttl) -> Held {
         let order = if self.locker.keeps_order() { Order::Fifo } else { Order::Any };
         Held { names: name.clone().into(), owner, ttl, order }
+    }
+
+    /// How long a lease lasts yet, or could last: a release that gets no answer is repeated until then.
+    fn time_left(&self, name: &LockName, owner: &Owner) -> Ttl {
+        let left = self.tenures.time_left(name, owner, self.clock.now()).unwrap_or(TTL_MAX);
+        Ttl::new(left.clamp(TTL_MIN, TTL_MAX)).expect("it is between the shortest and the longest")
     }
 
     fn note_released(&self, name: &LockName, owner: &Owner) {

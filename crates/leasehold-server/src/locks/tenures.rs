@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use leasehold_lock::{LockName, Moment, Owner};
 
@@ -59,8 +60,15 @@ impl Tenures {
         tenures.remove(name)
     }
 
+    /// How long a lease of this owner lasts yet, as far as this server knows.
+    pub(super) fn time_left(&self, name: &LockName, owner: &Owner, now: Moment) -> Option<Duration> {
+        let tenures = self.lock();
+        let tenure = tenures.get(name).filter(|tenure| tenure.owner == *owner)?;
+        Some(tenure.ends_at.since(now))
+    }
+
     /// How long the present lease of a name has lasted, as far as this server knows.
-    pub(super) fn age(&self, name: &LockName, now: Moment) -> Option<std::time::Duration> {
+    pub(super) fn age(&self, name: &LockName, now: Moment) -> Option<Duration> {
         let tenures = self.lock();
         let tenure = tenures.get(name).filter(|tenure| now < tenure.ends_at)?;
         Some(now.since(tenure.since))
@@ -84,8 +92,6 @@ fn remove_ended(tenures: &mut HashMap<LockName, Tenure>, now: Moment) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn tenure(since: u64, ends_at: u64) -> Tenure {
@@ -102,6 +108,8 @@ mod tests {
         assert_eq!(tenures.begin(&name, second.clone(), now), 1, "the first ended and nobody gave it back");
         assert!(tenures.end(&name, &first.owner).is_none());
         assert_eq!(tenures.age(&name, now), Some(Duration::from_secs(3)));
+        assert_eq!(tenures.time_left(&name, &second.owner, now), Some(Duration::from_secs(5)));
+        assert_eq!(tenures.time_left(&name, &first.owner, now), None);
         let later = now + Duration::from_secs(60);
         assert_eq!(tenures.extended(&name, &second.owner, later), None);
         assert_eq!(tenures.sweep(Moment::from_nanos(30_000_000_000)), 0);

@@ -116,6 +116,7 @@ pub(crate) fn hold_view(venue: &Venue, hold: &Hold, at: Timestamp) -> api::HoldV
             deadline: time(payment.deadline),
         }),
         booking_id: hold.booking.map(|booking| booking.to_string()),
+        booking_state: None,
     }
 }
 

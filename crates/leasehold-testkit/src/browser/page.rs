@@ -169,6 +169,51 @@ impl Page {
         self.command(Method::POST, "/actions", json!({"actions": [mouse]})).await;
     }
 
+    /// Drags with the mouse.
+    pub async fn drag(&mut self, from: (i64, i64), to: (i64, i64)) {
+        let steps = json!([
+            {"type": "pointerMove", "duration": 0, "x": from.0, "y": from.1},
+            {"type": "pointerDown", "button": 0},
+            {"type": "pointerMove", "duration": 100, "x": to.0, "y": to.1},
+            {"type": "pointerUp", "button": 0},
+        ]);
+        let mouse = json!({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": steps});
+        self.command(Method::POST, "/actions", json!({"actions": [mouse]})).await;
+    }
+
+    /// Turns the mouse's wheel at a place; upwards is negative.
+    pub async fn turn_wheel(&mut self, at: (i64, i64), by: i64) {
+        let steps =
+            json!([{"type": "scroll", "x": at.0, "y": at.1, "deltaX": 0, "deltaY": by, "duration": 0}]);
+        let wheel = json!({"type": "wheel", "id": "wheel", "actions": steps});
+        self.command(Method::POST, "/actions", json!({"actions": [wheel]})).await;
+    }
+
+    /// Taps with a finger.
+    pub async fn tap(&mut self, at: (i64, i64)) {
+        self.touch(&[[at, at]]).await;
+    }
+
+    /// Puts two fingers down left and right of a place and moves them, from one distance to another.
+    pub async fn pinch(&mut self, at: (i64, i64), from: i64, to: i64) {
+        let finger = |side: i64| [(at.0 + side * from / 2, at.1), (at.0 + side * to / 2, at.1)];
+        self.touch(&[finger(-1), finger(1)]).await;
+    }
+
+    async fn touch(&mut self, fingers: &[[(i64, i64); 2]]) {
+        let fingers = fingers.iter().enumerate().map(|(number, [from, to])| {
+            let steps = json!([
+                {"type": "pointerMove", "duration": 0, "x": from.0, "y": from.1},
+                {"type": "pointerDown", "button": 0},
+                {"type": "pointerMove", "duration": 100, "x": to.0, "y": to.1},
+                {"type": "pointerUp", "button": 0},
+            ]);
+            json!({"type": "pointer", "id": format!("finger {number}"), "parameters": {"pointerType": "touch"}, "actions": steps})
+        });
+        let fingers: Vec<_> = fingers.collect();
+        self.command(Method::POST, "/actions", json!({"actions": fingers})).await;
+    }
+
     /// Presses keys one after the other, wherever the focus is: `Tab`, `Enter`, `ArrowLeft` and so on; a letter is itself.
     pub async fn press(&mut self, keys: &[&str]) {
         let mut steps = Vec::new();

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_api::{Availability, EventView, ItemView};
+use leasehold_api::{Availability, CreateEvent, EventView, ItemView, PatchEvent, PatchHold, PoolView};
 
-use super::{Findings, Rule, held};
+use super::{Findings, Rule, blocks, held};
 use crate::endings::carries_secret;
 use crate::facts::{Facts, HoldFact, Micros};
 use crate::route::Route;
 
-/// How many units are sold at least, and at most.
+/// How many units are sold, or blocked, at least and at most.
 #[derive(Debug, Default, Clone, Copy)]
-struct Sold {
-    least: u64,
-    most: u64,
+pub(super) struct Bounds {
+    pub(super) least: u64,
+    pub(super) most: u64,
 }
 
 /// Sold units of an event: under the empty name those of its seats, under a pool's name the pool's.
-type SoldUnits = BTreeMap<String, Sold>;
+type SoldUnits = BTreeMap<String, Bounds>;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     let reads = facts.operations.iter().enumerate().filter(|(index, _)| facts.is_final(*index));
@@ -28,6 +28,7 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
                 Some(view) => {
                     check_event(facts, &view, findings);
                     held::check_event(facts, operation, &view, findings);
+                    blocks::check_event(facts, &view, findings);
                 }
                 None => findings.report(Rule::CheckComplete, format!("event {event} is not an event view")),
             },
@@ -53,7 +54,7 @@ fn check_event(facts: &Facts, view: &EventView, findings: &mut Findings) {
     }
     let sold = sold_units(facts, &view.id);
     let of = |name: &str| sold.get(name).copied().unwrap_or_default();
-    check_sold(&format!("the seats of {}", view.id), u64::from(seats.sold), of(""), findings);
+    check_bounds(&format!("the seats of {}", view.id), "sold", u64::from(seats.sold), of(""), findings);
     for pool in &view.pools {
         let name = format!("pool {} of {}", pool.id, view.id);
         let parts = [pool.free, pool.held, pool.sold, pool.blocked];
@@ -62,17 +63,35 @@ fn check_event(facts: &Facts, view: &EventView, findings: &mut Findings) {
             let message = format!("{name}: free, held, sold, blocked {parts:?} are not {}", pool.capacity);
             findings.report(Rule::CountersAdd, message);
         }
-        check_sold(&name, u64::from(pool.sold), of(&pool.id), findings);
-        check_never_over(facts, view, &pool.id, u64::from(pool.capacity), findings);
+        check_bounds(&name, "sold", u64::from(pool.sold), of(&pool.id), findings);
+        check_never_over(facts, view, &pool.id, capacity_most(facts, view, pool), findings);
     }
 }
 
-fn check_sold(name: &str, shown: u64, sold: Sold, findings: &mut Findings) {
-    if shown < sold.least || shown > sold.most {
-        let Sold { least, most } = sold;
-        let message = format!("{name}: {shown} are shown as sold, acknowledged were {least} to {most}");
+pub(super) fn check_bounds(name: &str, how: &str, shown: u64, bounds: Bounds, findings: &mut Findings) {
+    let Bounds { least, most } = bounds;
+    if shown < least || shown > most {
+        let message = format!("{name}: {shown} are shown as {how}, acknowledged were {least} to {most}");
         findings.report(Rule::CountersAdd, message);
     }
+}
+
+/// The most units the pool can ever have had.
+fn capacity_most(facts: &Facts, view: &EventView, pool: &PoolView) -> u64 {
+    let asked = facts.operations.iter().filter(|operation| operation.may_have_taken_effect());
+    let asked = asked.filter_map(|operation| match Route::of(&operation.request) {
+        Route::CreateEvent => {
+            let asked: CreateEvent = serde_json::from_slice(&operation.request.body).ok()?;
+            let pools = asked.pools.into_iter().filter(|_| asked.id == view.id);
+            pools.filter(|asked| asked.id == pool.id).map(|asked| asked.capacity).max()
+        }
+        Route::PatchEvent(event) if event == view.id => {
+            let asked: PatchEvent = serde_json::from_slice(&operation.request.body).ok()?;
+            asked.pools.into_iter().filter(|asked| asked.id == pool.id).map(|asked| asked.capacity).max()
+        }
+        _ => None,
+    });
+    asked.chain([pool.capacity]).max().unwrap_or_default().into()
 }
 
 fn sold_units(facts: &Facts, event: &str) -> SoldUnits {
@@ -89,7 +108,8 @@ fn sold_units(facts: &Facts, event: &str) -> SoldUnits {
     }
     for hold in facts.holds.values().filter(|hold| hold.event == event) {
         if maybe_sold(facts, hold) {
-            for (name, quantity) in quantities(&hold.alive.items) {
+            for (name, quantity) in quantities(&hold.alive.items).into_iter().chain(maybe_added(facts, hold))
+            {
                 units.entry(name).or_default().most += quantity;
             }
         }
@@ -105,6 +125,17 @@ fn maybe_sold(facts: &Facts, hold: &HoldFact) -> bool {
                 && operation.may_have_taken_effect()
                 && carries_secret(operation, hold)
         })
+}
+
+/// What was asked to be added to a hold and got no answer.
+fn maybe_added(facts: &Facts, hold: &HoldFact) -> Vec<(String, u64)> {
+    let open = facts.about_hold(&hold.id).filter(|(_, operation)| {
+        matches!(Route::of(&operation.request), Route::PatchHold(_))
+            && operation.may_have_taken_effect()
+            && !operation.acknowledged()
+    });
+    let asked = open.filter_map(|(_, op)| serde_json::from_slice::<PatchHold>(&op.request.body).ok());
+    asked.flat_map(|asked| held::units_of(&asked.add)).collect()
 }
 
 pub(super) fn quantities(items: &[ItemView]) -> Vec<(String, u64)> {

@@ -89,11 +89,7 @@ fn unanswered(facts: &Facts, event: &str) -> Units {
             _ => None,
         };
         let Some(asked) = asked.filter(|_| operation.may_have_taken_effect()) else { continue };
-        let key = operation.request.header(leasehold_api::IDEMPOTENCY_KEY);
-        let path = &operation.request.path;
-        let name = key.map_or_else(|| format!("#{index}"), |key| format!("{path} {key}"));
-        let units = units_of(&asked);
-        let known = open.entry(name).or_insert(Some(units));
+        let known = open.entry(operation.key_or(index)).or_insert_with(|| Some(units_of(&asked)));
         if operation.acknowledged() {
             *known = None;
         }
@@ -105,7 +101,7 @@ fn unanswered(facts: &Facts, event: &str) -> Units {
     all
 }
 
-fn units_of(items: &[ItemSpec]) -> Units {
+pub(super) fn units_of(items: &[ItemSpec]) -> Units {
     let mut units = Units::new();
     for item in items {
         let (name, count) = match (&item.pool, &item.best) {

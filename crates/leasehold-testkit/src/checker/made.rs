@@ -113,6 +113,18 @@ impl Made {
         self.reads_numbers(at, [10, 0], [held, 0])
     }
 
+    /// The same event with this many of its seats blocked, and nothing else.
+    pub(super) fn reads_blocked(self, at: u64, blocked: u32) -> Self {
+        let mut read = self.reads_numbers(at, [10 - blocked, 0], [0, 0]);
+        let Some(Outcome::Answer(answer)) = read.operations.last_mut().map(|read| &mut read.outcome) else {
+            unreachable!("a read was just added")
+        };
+        let mut view = answer.json();
+        view["seats"]["blocked"] = json!(blocked);
+        answer.body = Bytes::from(view.to_string());
+        read
+    }
+
     fn reads_numbers(self, at: u64, [free, sold]: [u32; 2], [pool_held, pool_sold]: [u32; 2]) -> Self {
         let policy = json!({"hold_ttl_ms": 1, "hold_total_max_ms": 1, "extends_max": 1, "payment_max_ms": 1,
             "units_per_holder_max": 0, "accept_late_payment": true, "at_payment_deadline": "expire"});

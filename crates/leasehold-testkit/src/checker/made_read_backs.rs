@@ -168,6 +168,77 @@ fn more_held_than_was_asked_for_is_caught() {
 }
 
 #[test]
+fn a_pool_may_have_been_larger_than_it_is() {
+    let held = || {
+        let first = Made::new().pool_hold((0, 10), "h1", 3, 60_000).pool_hold((20, 30), "h2", 3, 60_000);
+        first.unanswered(15, "PATCH /v1/events/e", "")
+    };
+    let kept = |capacity: u32| {
+        let asked = held().with_body(&json!({"pools": [{"id": "p", "capacity": capacity}]})).finally();
+        let read = |made: Made, id: &str| {
+            let view = hold_view(id, "held", 0, 60_000, json!([{"pool": "p", "quantity": 3}]));
+            made.reads_hold(100, id, 200, &view)
+        };
+        read(read(asked, "h1"), "h2").reads_event(120, 10, 0, 0)
+    };
+    keeps(kept(6));
+    breaks(kept(5), Rule::CountersAdd);
+}
+
+#[test]
+fn an_unanswered_amendment_may_be_part_of_what_was_sold() {
+    let asked = || held().unanswered(20, "PATCH /v1/holds/h1", "secret-h1");
+    let sold = |made: Made| {
+        let asked = made.unanswered(30, "POST /v1/holds/h1/confirm", "secret-h1").finally();
+        asked.reads_hold(100, "h1", 200, &hold_in("confirmed")).reads_event(120, 8, 2, 0)
+    };
+    keeps(sold(asked().with_body(&json!({"add": [{"seat": "B"}]}))));
+    breaks(sold(asked().with_body(&json!({"extend_ms": 5}))), Rule::CountersAdd);
+}
+
+#[test]
+fn a_block_that_was_acknowledged_is_shown_until_it_is_removed() {
+    let block =
+        json!({"block_id": "k1", "event": "e", "seats": ["A", "B"], "created_at": "2026-01-01T00:00:00Z"});
+    let blocked = || Made::new().answered((0, 10), "POST /v1/events/e/blocks", &[], 201, &block);
+    keeps(blocked().finally().reads_blocked(100, 2));
+    breaks(blocked().finally().reads_blocked(100, 0), Rule::CountersAdd);
+    let removal = "DELETE /v1/events/e/blocks/k1";
+    let removed = || blocked().answered((20, 30), removal, &[], 204, &json!(null)).finally();
+    keeps(removed().reads_blocked(100, 0));
+    breaks(removed().reads_blocked(100, 2), Rule::CountersAdd);
+    for shown in [0, 2] {
+        keeps(blocked().unanswered(20, removal, "").finally().reads_blocked(100, shown));
+        let asked = Made::new().unanswered(20, "POST /v1/events/e/blocks", "");
+        keeps(asked.with_body(&json!({"seats": ["A", "B"]})).finally().reads_blocked(100, shown));
+    }
+}
+
+#[test]
+fn a_payment_that_must_be_given_back_is_in_the_list() {
+    let due = json!({"type": "urn:x", "title": "x", "status": 409, "code": "refund-due"});
+    let owed = || {
+        let secret = [("hold-secret", "secret-h1")];
+        let confirm = held().released((12, 15), "h1", "secret-h1").answered(
+            (20, 30),
+            "POST /v1/holds/h1/confirm",
+            &secret,
+            409,
+            &due,
+        );
+        let asked = confirm.with_body(&json!({"payment_ref": "pay-1"})).finally();
+        asked.reads_hold(100, "h1", 200, &hold_in("released"))
+    };
+    let list = |refunds: Value| {
+        let page = json!({"refunds": refunds});
+        owed().answered((110, 111), "GET /v1/events/e/refunds", &[], 200, &page)
+    };
+    keeps(list(json!([{"payment_ref": "pay-1", "hold_id": "h1"}])));
+    breaks(list(json!([{"payment_ref": "pay-2", "hold_id": "h1"}])), Rule::NothingLost);
+    breaks(owed(), Rule::CheckComplete);
+}
+
+#[test]
 fn letters_that_contradict_the_counts_are_caught() {
     let counts = json!({"total": 2, "free": 2, "held": 0, "sold": 0, "blocked": 0});
     let view = |letters: &str| json!({"event": "e", "version": "1-1", "full": true, "counts": counts, "seats": letters, "pools": []});

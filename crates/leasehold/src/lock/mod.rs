@@ -18,6 +18,10 @@ const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// What `leasehold lock` can be told.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  leasehold lock acquire deploy --ttl 10m
+  leasehold lock ls
+  leasehold lock why deploy")]
 pub(crate) struct LockArgs {
     #[command(subcommand)]
     command: LockCommand,
@@ -180,8 +184,11 @@ async fn renew(args: &RenewArgs) -> Result<ExitCode, Failure> {
 
 async fn release(args: &OwnedArgs) -> Result<ExitCode, Failure> {
     let locker: Locker = args.store.open()?;
-    let held = args.held(leasehold_lock::TTL_DEFAULT)?;
-    Ok(match locker.release(&held).await? {
+    // How long the lease lasts yet is not known here.
+    let held = args.held(leasehold_lock::TTL_MAX)?;
+    let released = locker.release(&held).await;
+    locker.settle(SETTLE_TIME_MAX).await;
+    Ok(match released? {
         Released::Released => ExitCode::SUCCESS,
         Released::NotHeld => not_yours(&held.names),
     })

@@ -16,6 +16,14 @@ const RATE_MAX: f64 = 1_000_000.0;
 
 /// What `leasehold rush` can be told.
 #[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:
+  leasehold rush
+  leasehold rush --url http://127.0.0.1:7070 --seats 3 --users 200 --duration 10s
+  leasehold rush --seats 50000 --users 1000 --shape best --pool 5000 --report rush.html
+  leasehold rush --rate 500 --json
+
+Exit status: 0 when the server kept its promises, 1 when something was oversold or lost, or a 5xx came back other than a
+503 that says `overloaded` or `outcome-unknown`, 2 for a mistake on the command line.")]
 pub(crate) struct RushArgs {
     /// The server to load, such as http://127.0.0.1:7070; one of its own for the run when absent
     #[arg(long)]

@@ -38,8 +38,15 @@ fn no_identifiers() -> Vec<(&'static str, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_identifier_is_a_bad_request() {
     let venue = Venue::open().await;
+    let hold = format!("/v1/holds/{}", venue.hold.id);
+    let confirm = format!("{hold}/confirm");
     let places = [
         ("POST", "/v1/events", r#"{"id":"HERE","seats":["B-1"]}"#),
+        (
+            "POST",
+            "/v1/events",
+            r#"{"id":"new","layout":{"sections":[{"name":"HERE","rows":1,"seats_per_row":1}]}}"#,
+        ),
         ("POST", "/v1/events", r#"{"id":"new","seats":["B-1","HERE"]}"#),
         ("POST", "/v1/events", r#"{"id":"new","seats":[{"id":"HERE"}]}"#),
         ("POST", "/v1/events", r#"{"id":"new","pools":[{"id":"HERE","capacity":1}]}"#),
@@ -47,10 +54,49 @@ async fn what_is_no_identifier_is_a_bad_request() {
         ("POST", "/v1/events/gala/holds", r#"{"items":[{"seat":"A-3"},{"pool":"HERE"}]}"#),
         ("POST", "/v1/events/gala/blocks", r#"{"seats":["A-3","HERE"]}"#),
         ("PATCH", "/v1/events/gala", r#"{"pools":[{"id":"HERE","capacity":20}]}"#),
+        ("POST", "/v1/events/gala/blocks", r#"{"pools":[{"id":"HERE","quantity":1}]}"#),
+        ("PATCH", &hold, r#"{"add":[{"seat":"A-3"},{"seat":"HERE"}]}"#),
+        ("PATCH", &hold, r#"{"add":[{"pool":"HERE"}]}"#),
+        ("PATCH", &hold, r#"{"add":[{"seat":"A-3"}],"remove":[{"seat":"HERE"}]}"#),
+        ("PATCH", &hold, r#"{"add":[{"seat":"A-3"}],"remove":[{"pool":"HERE"}]}"#),
+        ("POST", &confirm, r#"{"items":[{"seat":"A-1"},{"seat":"HERE"}]}"#),
+        ("POST", &confirm, r#"{"items":[{"seat":"A-1"},{"pool":"HERE"}]}"#),
     ];
-    for (method, path, template) in places {
-        for (what, id) in no_identifiers() {
+    // Where a seat need not say where it is, nothing stands for no section and no row.
+    let optional = [
+        ("POST", "/v1/events", r#"{"id":"new","seats":[{"id":"B-1","section":"HERE"}]}"#),
+        ("POST", "/v1/events", r#"{"id":"new","seats":[{"id":"B-1","row":"HERE"}]}"#),
+        (
+            "POST",
+            "/v1/events/gala/holds",
+            r#"{"items":[{"seat":"A-3"},{"best":{"count":1,"section":"HERE"}}]}"#,
+        ),
+        ("PATCH", &hold, r#"{"add":[{"best":{"count":1,"section":"HERE"}}]}"#),
+    ];
+    let needed = places.iter().map(|place| (place, ""));
+    for ((method, path, template), skipped) in needed.chain(optional.iter().map(|place| (place, "empty"))) {
+        for (what, id) in no_identifiers().into_iter().filter(|(what, _)| *what != skipped) {
             let bad = venue.bad(method, path, template.replace("HERE", &id), what);
+            venue.assert_refused(&bad, &[Code::BadRequest]);
+        }
+    }
+}
+
+/// Kind 13, for sentences: any script, but nothing that is not seen or turns the line around.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_cannot_be_shown_is_a_bad_request() {
+    let venue = Venue::open().await;
+    let (hold, booking) = (&venue.hold.id, &venue.booking);
+    let places = [
+        ("POST", "/v1/events".to_owned(), r#"{"id":"new","seats":["B-1"],"name":"HERE"}"#),
+        ("POST", "/v1/events/gala/blocks".to_owned(), r#"{"seats":["A-3"],"reason":"HERE"}"#),
+        ("POST", format!("/v1/holds/{hold}/revoke"), r#"{"reason":"HERE"}"#),
+        ("POST", format!("/v1/bookings/{booking}/cancel"), r#"{"reason":"HERE"}"#),
+    ];
+    let long = "a".repeat(501);
+    for (method, path, template) in places {
+        for text in ["", r"a\u0000b", r"a\r\nb", r"a\u0007b", r"a\u202eb", r"a\ud800b", r"e\u0301", &long] {
+            let bad = venue.bad(method, &path, template.replace("HERE", text), &text[..text.len().min(20)]);
             venue.assert_refused(&bad, &[Code::BadRequest]);
         }
     }
@@ -64,6 +110,7 @@ async fn a_reference_that_is_not_printable_is_a_bad_request() {
     let places = [
         ("POST", "/v1/events/gala/holds".to_owned(), r#"{"items":[{"seat":"A-3"}],"holder":"HERE"}"#),
         ("POST", format!("/v1/holds/{hold}/payment"), r#"{"payment_ref":"HERE"}"#),
+        ("POST", format!("/v1/holds/{hold}/payment/failed"), r#"{"payment_ref":"HERE"}"#),
         ("POST", format!("/v1/holds/{hold}/confirm"), r#"{"payment_ref":"HERE"}"#),
         ("POST", format!("/v1/holds/{hold}/confirm"), r#"{"order_ref":"HERE"}"#),
         ("POST", "/v1/locks/new".to_owned(), r#"{"label":"HERE"}"#),

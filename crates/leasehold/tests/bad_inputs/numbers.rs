@@ -11,6 +11,14 @@ fn number_places(hold: &str) -> Vec<(&'static str, String, &'static str)> {
         ("POST", "/v1/events/gala/holds".into(), r#"{"items":[{"pool":"floor","quantity":#}]}"#),
         ("POST", "/v1/events/gala/holds".into(), r#"{"items":[{"best":{"count":#}}]}"#),
         ("PATCH", format!("/v1/holds/{hold}"), r#"{"extend_ms":#}"#),
+        ("PATCH", format!("/v1/holds/{hold}"), r#"{"add":[{"pool":"floor","quantity":#}]}"#),
+        ("PATCH", format!("/v1/holds/{hold}"), r#"{"add":[{"best":{"count":#}}]}"#),
+        (
+            "PATCH",
+            format!("/v1/holds/{hold}"),
+            r#"{"add":[{"seat":"A-3"}],"remove":[{"pool":"floor","quantity":#}]}"#,
+        ),
+        ("POST", format!("/v1/holds/{hold}/confirm"), r#"{"items":[{"pool":"floor","quantity":#}]}"#),
         ("POST", format!("/v1/holds/{hold}/payment"), r#"{"payment_ref":"pay-1","max_wait_ms":#}"#),
         ("POST", "/v1/events/gala/blocks".into(), r#"{"seats":[],"pools":[{"id":"floor","quantity":#}]}"#),
         (
@@ -18,12 +26,28 @@ fn number_places(hold: &str) -> Vec<(&'static str, String, &'static str)> {
             "/v1/events".into(),
             r#"{"id":"n","layout":{"sections":[{"name":"A","rows":#,"seats_per_row":1}]}}"#,
         ),
+        (
+            "POST",
+            "/v1/events".into(),
+            r#"{"id":"n","layout":{"sections":[{"name":"A","rows":1,"seats_per_row":#}]}}"#,
+        ),
         ("POST", "/v1/events".into(), r#"{"id":"n","seats":["B-1"],"policy":{"hold_ttl_ms":#}}"#),
         ("PATCH", "/v1/events/gala".into(), r#"{"policy":{"hold_ttl_ms":#}}"#),
+        ("PATCH", "/v1/events/gala".into(), r#"{"policy":{"hold_total_max_ms":#}}"#),
+        ("PATCH", "/v1/events/gala".into(), r#"{"policy":{"payment_max_ms":#}}"#),
         ("POST", "/v1/locks/new".into(), r#"{"ttl_ms":#}"#),
         ("PATCH", "/v1/locks/job".into(), r#"{"ttl_ms":#}"#),
     ]
 }
+
+/// The same where 0 is a number like others.
+const COUNT_PLACES: [(&str, &str, &str); 5] = [
+    ("POST", "/v1/events", r#"{"id":"n","pools":[{"id":"p","capacity":#}]}"#),
+    ("PATCH", "/v1/events/gala", r#"{"pools":[{"id":"floor","capacity":#}]}"#),
+    ("PATCH", "/v1/events/gala", r#"{"policy":{"extends_max":#}}"#),
+    ("PATCH", "/v1/events/gala", r#"{"policy":{"units_per_holder_max":#}}"#),
+    ("POST", "/v1/events", r#"{"id":"n","seats":["B-1"],"policy":{"units_per_holder_max":#}}"#),
+];
 
 /// Kinds 8 and 9.
 #[tokio::test(flavor = "multi_thread")]
@@ -56,6 +80,12 @@ async fn a_number_of_a_wrong_type_or_out_of_range_is_invalid() {
         }
         let not_json = venue.bad(method, &path, template.replace('#', "NaN"), "NaN");
         venue.assert_refused(&not_json, &[Code::BadRequest]);
+    }
+    for (method, path, template) in COUNT_PLACES {
+        for value in wrong.into_iter().filter(|value| *value != "0") {
+            let bad = venue.bad(method, path, template.replace('#', value), value);
+            venue.assert_refused(&bad, &[Code::Invalid]);
+        }
     }
 }
 
@@ -97,6 +127,22 @@ async fn a_time_outside_its_bounds_is_invalid() {
         venue.assert_refused(&bad, &[Code::Invalid]);
         let body = format!(r#"{{"policy":{{"hold_ttl_ms":{ttl_ms}}}}}"#);
         venue.assert_refused(&venue.bad("PATCH", "/v1/events/gala", body, "hold_ttl_ms"), &[Code::Invalid]);
+        let body = format!(r#"{{"policy":{{"hold_total_max_ms":{ttl_ms}}}}}"#);
+        venue.assert_refused(
+            &venue.bad("PATCH", "/v1/events/gala", body, "hold_total_max_ms"),
+            &[Code::Invalid],
+        );
+    }
+    let payment = format!("/v1/holds/{}/payment", venue.hold.id);
+    // The event's own most is a quarter of an hour.
+    for wait_ms in ["1", "999", "900001", "9223372036854775807", "18446744073709551614"] {
+        let body = format!(r#"{{"payment_ref":"pay-1","max_wait_ms":{wait_ms}}}"#);
+        venue.assert_refused(&venue.bad("POST", &payment, body, "max_wait_ms"), &[Code::Invalid]);
+    }
+    for payment_ms in ["1", "999", "604800001", "9223372036854775807", "18446744073709551614"] {
+        let body = format!(r#"{{"policy":{{"payment_max_ms":{payment_ms}}}}}"#);
+        venue
+            .assert_refused(&venue.bad("PATCH", "/v1/events/gala", body, "payment_max_ms"), &[Code::Invalid]);
     }
     for ttl_ms in ["1", "9", "86400001", "9223372036854775807", "18446744073709551614"] {
         let body = format!(r#"{{"ttl_ms":{ttl_ms}}}"#);
@@ -134,6 +180,31 @@ async fn no_items_too_many_items_and_one_item_twice_are_invalid() {
     ] {
         let bad = venue.bad("POST", "/v1/events/gala/holds", body, what);
         venue.assert_refused(&bad, &[Code::Invalid]);
+    }
+    let hold = format!("/v1/holds/{}", venue.hold.id);
+    let many_added = many(101).replace("items", "add");
+    for (what, body) in [
+        ("nothing to change", "{}"),
+        ("no items", r#"{"add":[],"remove":[]}"#),
+        ("101 items", &many_added),
+        ("one seat twice", r#"{"add":[{"seat":"A-3"},{"seat":"A-3"}]}"#),
+        ("one seat removed twice", r#"{"add":[{"seat":"A-3"}],"remove":[{"seat":"A-1"},{"seat":"A-1"}]}"#),
+        ("added and removed", r#"{"add":[{"seat":"A-3"}],"remove":[{"seat":"A-3"}]}"#),
+        ("the last item", r#"{"remove":[{"seat":"A-1"}]}"#),
+        ("an empty item", r#"{"add":[{}]}"#),
+        ("the best removed", r#"{"remove":[{"best":{"count":1}}]}"#),
+    ] {
+        venue.assert_refused(&venue.bad("PATCH", &hold, body, what), &[Code::Invalid]);
+    }
+    let many_sold = many(101);
+    for (what, body) in [
+        ("no items", r#"{"items":[]}"#),
+        ("101 items", &many_sold),
+        ("one seat twice", r#"{"items":[{"seat":"A-1"},{"seat":"A-1"}]}"#),
+        ("an empty item", r#"{"items":[{}]}"#),
+        ("the best", r#"{"items":[{"best":{"count":1}}]}"#),
+    ] {
+        venue.assert_refused(&venue.bad("POST", &format!("{hold}/confirm"), body, what), &[Code::Invalid]);
     }
     for (what, body) in [
         ("one seat twice", r#"{"id":"new","seats":["B-1","B-1"]}"#),
@@ -180,6 +251,38 @@ async fn one_unknown_item_among_good_ones_takes_nothing() {
     ] {
         let bad = venue.bad("POST", "/v1/events/gala/holds", body, what);
         venue.assert_refused(&bad, &[Code::NotFound, Code::Invalid, Code::SoldOut]);
+    }
+    let hold = format!("/v1/holds/{}", venue.hold.id);
+    let confirm = format!("{hold}/confirm");
+    let blocks = "/v1/events/gala/blocks";
+    for (method, path, what, body, code) in [
+        ("PATCH", &*hold, "an unknown seat", r#"{"add":[{"seat":"A-3"},{"seat":"A-99"}]}"#, Code::NotFound),
+        ("PATCH", &hold, "another event's", r#"{"add":[{"seat":"A-3"},{"seat":"Z-1"}]}"#, Code::NotFound),
+        ("PATCH", &hold, "an unknown pool", r#"{"add":[{"seat":"A-3"},{"pool":"roof"}]}"#, Code::NotFound),
+        ("PATCH", &hold, "not held", r#"{"add":[{"seat":"A-3"}],"remove":[{"seat":"A-4"}]}"#, Code::Invalid),
+        ("PATCH", &hold, "taken", r#"{"add":[{"seat":"A-3"},{"seat":"A-2"}]}"#, Code::SeatTaken),
+        ("POST", &confirm, "unknown", r#"{"items":[{"seat":"A-1"},{"seat":"A-99"}]}"#, Code::NotFound),
+        ("POST", &confirm, "not held", r#"{"items":[{"seat":"A-1"},{"seat":"A-3"}]}"#, Code::Invalid),
+        ("POST", &confirm, "no units", r#"{"items":[{"seat":"A-1"},{"pool":"floor"}]}"#, Code::Invalid),
+        ("POST", blocks, "an unknown seat", r#"{"seats":["A-3","A-99"]}"#, Code::NotFound),
+        ("POST", blocks, "another event's", r#"{"seats":["A-3","Z-1"]}"#, Code::NotFound),
+        (
+            "POST",
+            blocks,
+            "unknown",
+            r#"{"seats":["A-3"],"pools":[{"id":"roof","quantity":1}]}"#,
+            Code::NotFound,
+        ),
+        ("POST", blocks, "taken", r#"{"seats":["A-3","A-1"]}"#, Code::SeatTaken),
+        (
+            "POST",
+            blocks,
+            "too much",
+            r#"{"seats":["A-3"],"pools":[{"id":"floor","quantity":11}]}"#,
+            Code::SoldOut,
+        ),
+    ] {
+        venue.assert_refused(&venue.bad(method, path, body, what), &[code]);
     }
     let taken =
         venue.bad("POST", "/v1/events/gala/holds", r#"{"items":[{"seat":"A-3"},{"seat":"A-1"}]}"#, "taken");

@@ -13,7 +13,9 @@ fn owned(venue: &Venue, hold: &str) -> Vec<Bad> {
         bad("PATCH", format!("/v1/holds/{hold}"), r#"{"extend_ms":700000}"#),
         bad("DELETE", format!("/v1/holds/{hold}"), ""),
         bad("POST", format!("/v1/holds/{hold}/payment"), r#"{"payment_ref":"pay-1"}"#),
+        bad("POST", format!("/v1/holds/{hold}/payment/failed"), r#"{"payment_ref":"pay-1"}"#),
         bad("POST", format!("/v1/holds/{hold}/confirm"), "{}"),
+        bad("POST", format!("/v1/holds/{hold}/confirm"), r#"{"items":[{"seat":"A-1"}]}"#),
     ]
 }
 

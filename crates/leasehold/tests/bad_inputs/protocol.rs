@@ -69,6 +69,9 @@ async fn what_is_no_idempotency_key_is_refused() {
             let bad = venue.bad(write.method, &write.path, write.good, "idempotency key");
             venue.assert_refused(&bad.header("idempotency-key", key), &[Code::IdempotencyInvalid]);
         }
+        let two = venue.bad(write.method, &write.path, write.good, "two idempotency keys");
+        let two = two.header("idempotency-key", "one").header("idempotency-key", "two");
+        venue.assert_refused(&two, &[Code::IdempotencyInvalid]);
     }
     let release = venue.bad("DELETE", &format!("/v1/holds/{}", venue.hold.id), "", "idempotency key");
     venue.assert_refused(&release.header("idempotency-key", &long), &[Code::IdempotencyInvalid]);
@@ -108,6 +111,17 @@ async fn a_query_out_of_range_is_invalid() {
         "/v1/events/gala/availability?since=1-99999999999999999999999",
         "/v1/events/gala/availability?since=2026-02-30T23:59:60",
         "/v1/events/gala?seats=perhaps",
+        "/v1/events/gala/holds?limit=0",
+        "/v1/events/gala/holds?limit=-1",
+        "/v1/events/gala/holds?limit=1001",
+        "/v1/events/gala/holds?after=first",
+        "/v1/events/gala/holds?after=18446744073709551616",
+        "/v1/events/gala/refunds?limit=0",
+        "/v1/events/gala/refunds?limit=1e9",
+        "/v1/events/gala/refunds?after=-1",
+        "/v1/events/gala/stream?since=yesterday",
+        "/v1/events/gala/stream?since=1-99999999999999999999999",
+        "/v1/events/gala/stream?since=1",
         "/v1/operator/events/gala/log?limit=0",
         "/v1/operator/events/gala/log?limit=-1",
         "/v1/operator/events/gala/log?limit=501",
@@ -147,6 +161,12 @@ async fn a_query_out_of_range_is_invalid() {
     let event: leasehold_api::EventView = serde_json::from_str(&event).unwrap();
     let (epoch, number) = event.version.rsplit_once('-').expect("a version is epoch-number");
     let future = format!("{epoch}-{}", number.parse::<u64>().unwrap() + 1_000);
-    let path = format!("/v1/events/gala/availability?since={future}");
-    venue.assert_refused(&venue.bad("GET", &path, "", "since in the future"), &[Code::Invalid]);
+    for path in ["/v1/events/gala/availability", "/v1/events/gala/stream"] {
+        let since = format!("{path}?since={future}");
+        venue.assert_refused(&venue.bad("GET", &since, "", "since in the future"), &[Code::Invalid]);
+    }
+    for seen in ["", "yesterday", "1", "1-", "-1", "1-x", "caf\u{e9}", &future] {
+        let bad = venue.bad("GET", "/v1/events/gala/stream", "", "last event").header("last-event-id", seen);
+        venue.assert_refused(&bad, &[Code::Invalid]);
+    }
 }

@@ -146,8 +146,8 @@ impl Venue {
         self.complaints.lock().unwrap().push(complaint);
     }
 
-    /// The event and its availability, byte for byte; the version in them shows every change. And the locks that are
-    /// held, with their fences and, by the hour, their ends.
+    /// The event, its availability and the list of events, byte for byte; the versions in them show every change. And
+    /// the locks that are held, with their fences and, by the hour, their ends.
     pub(crate) fn state(&self) -> (String, String) {
         let read = |path: &str| {
             let answer =
@@ -159,7 +159,7 @@ impl Venue {
         let lock =
             |lock: &LockView| (lock.name.clone(), lock.fence, lock.remaining_ms.map(|ms| ms / 3_600_001));
         let locks = format!("{:?}", list.locks.iter().map(lock).collect::<Vec<_>>());
-        (read("/v1/events/gala"), read("/v1/events/gala/availability") + &locks)
+        (read("/v1/events/gala"), read("/v1/events/gala/availability") + &read("/v1/events") + &locks)
     }
 }
 

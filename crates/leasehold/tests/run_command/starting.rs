@@ -1,7 +1,7 @@
 //! What a command is started with, and when it is not started at all.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::Signal;
 
@@ -103,4 +103,35 @@ fn without_a_store_it_is_a_file_of_this_user_wherever_it_is_started() {
     let folder = home.path().join(".local/state/leasehold");
     assert!(folder.join("locks.db").exists());
     assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+/// The line of the documents, run as cron runs it: by `sh`, with next to nothing in the environment.
+#[test]
+fn the_crontab_of_the_documents_is_quiet_while_the_run_before_is_busy() {
+    let pages = include_str!("../../../../docs/running-jobs.md");
+    let line = pages.lines().find(|line| line.ends_with("|| [ $? -eq 97 ]")).expect("the line for a crontab");
+    let (_, documented) = line.split_once("* * * * ").expect("every five minutes");
+    let home = tempfile::tempdir().unwrap();
+    let job = |script: &str| {
+        let words = format!("sh -c '{script}'");
+        let line = documented.replace("leasehold", env!("CARGO_BIN_EXE_leasehold"));
+        let line = line.replace("/usr/local/bin/sync.sh", &words);
+        assert!(line.contains(&words) && line.starts_with('/'), "the line has changed: {line}");
+        let mut cron = Command::new("/bin/sh");
+        cron.args(["-c", &line]).current_dir(home.path()).env_clear().stdin(Stdio::null());
+        cron.env("HOME", home.path()).env("PATH", "/usr/bin:/bin").env("SHELL", "/bin/sh");
+        cron
+    };
+    let mut holder = job("echo > held; while [ ! -e go ]; do sleep 0.01; done").spawn().unwrap();
+    crate::stage::wait_until("the first run is busy", || home.path().join("held").exists());
+    let busy = job("echo > started").output().unwrap();
+    assert_eq!(busy.status.code(), Some(0), "cron would send a mail: {busy:?}");
+    assert!(busy.stdout.is_empty() && !home.path().join("started").exists(), "{busy:?}");
+    std::fs::write(home.path().join("go"), "").unwrap();
+    assert_eq!(holder.wait().unwrap().code(), Some(0));
+    let free = job("echo > started").output().unwrap();
+    assert_eq!((free.status.code(), free.stderr.as_slice()), (Some(0), b"".as_slice()));
+    assert!(home.path().join("started").exists());
+    let failing = job("exit 3").output().unwrap();
+    assert_ne!(failing.status.code(), Some(0), "what goes wrong is not hidden: {failing:?}");
 }

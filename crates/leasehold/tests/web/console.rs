@@ -67,6 +67,26 @@ async fn an_operator_takes_a_hold_back_with_a_reason_and_the_log_says_why_it_was
 }
 
 #[tokio::test]
+async fn the_seat_that_is_shown_follows_its_owners_however_fast_they_change() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let first = house.hold("gala", ItemSpec::seat("A-1-2"), "ada").await;
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    operator.click_seat("A-1-2").await;
+    operator.until("document.getElementById('owner')?.innerText.includes('ada')").await;
+    // Free and held again at once: the seat looks the same, and another one has it.
+    let release = Request::delete(format!("/v1/holds/{}", first.hold_id)).secret(first.secret.unwrap());
+    assert_eq!(house.client().send(release).await.unwrap().status, 200);
+    let second = house.hold("gala", ItemSpec::seat("A-1-2"), "grace").await;
+    operator.until("document.getElementById('owner')?.innerText.includes('grace')").await;
+    let confirm = Request::post(format!("/v1/holds/{}/confirm", second.hold_id), &json!({}));
+    assert_eq!(house.client().send(confirm.secret(second.secret.unwrap())).await.unwrap().status, 201);
+    operator.until("document.getElementById('owner')?.dataset.state === 'Sold'").await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn an_operator_blocks_seats_with_a_reason_and_ends_the_block() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;
@@ -126,17 +146,31 @@ async fn sales_are_counted_and_drawn_as_they_happen() {
     operator
         .until("[...document.querySelectorAll('tbody tr')].some((row) => row.innerText.includes('gala'))")
         .await;
-    let drawn = "document.querySelectorAll('.chart path.line')[0].getAttribute('d').includes('L')";
-    operator.until(drawn).await;
     let row =
         "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('gala')).innerText";
-    house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
+    // The lines have begun, so that what follows is a rise in them.
+    let begun = "document.querySelectorAll('.chart path.line')[0].getAttribute('d').includes('L')";
+    operator.until(begun).await;
+    let hold = house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
     assert_eq!(house.try_hold("gala", ItemSpec::seat("A-1-1"), "grace").await.status, 409);
     operator.until(&format!("/\\b99\\b/.test({row})")).await;
-    // A grant and a refusal are in the lines that were drawn meanwhile.
-    let rose = "document.querySelector('.chart .grid text:nth-of-type(3)') !== null \
-                && document.querySelectorAll('.chart path.line')[0].getAttribute('d').split('L').length > 2";
-    operator.until(rose).await;
+    let confirm = Request::post(format!("/v1/holds/{}/confirm", hold.hold_id), &json!({}));
+    assert_eq!(house.client().send(confirm.secret(hold.secret.unwrap())).await.unwrap().status, 201);
+    let short =
+        Request::post("/v1/events/gala/holds", &json!({"items": [{"seat": "A-1-2"}], "ttl_ms": 1_000}));
+    assert_eq!(house.client().send(short).await.unwrap().status, 201);
+    // Granted, sold, expired and refused rose from nothing; times and sizes of commits were drawn.
+    for (line, name) in ["granted", "sold", "expired", "refused"].iter().enumerate() {
+        let heights = format!(
+            "new Set([...document.querySelectorAll('.chart path.line')[{line}].getAttribute('d')
+                .matchAll(/[ML][0-9.]+ ([0-9.]+)/g)].map(([, height]) => height)).size > 1 /* {name} */"
+        );
+        operator.until(&heights).await;
+    }
+    for (line, name) in ["half", "99 of 100", "commits", "size"].iter().enumerate() {
+        let path = format!("document.querySelectorAll('.chart path.line')[{}].getAttribute('d')", 4 + line);
+        operator.until(&format!("{path}.startsWith('M') /* {name} */")).await;
+    }
     operator.assert_no_complaints().await;
 }
 
@@ -152,7 +186,8 @@ async fn locks_are_listed_with_owner_age_fence_waiters_and_advice() {
         assert_eq!(released.status, 200);
     }
     let body = json!({"ttl_ms": 60_000, "label": "host-7/cron"});
-    assert_eq!(client.send(Request::post("/v1/locks/report:nightly", &body)).await.unwrap().status, 201);
+    let taken = client.send(Request::post("/v1/locks/report:nightly", &body)).await.unwrap();
+    let grant: leasehold_api::LockGrant = taken.json().unwrap();
     let mut waiter = house.client();
     let waiting = tokio::spawn(async move {
         waiter.send(Request::post("/v1/locks/report:nightly", &json!({"wait_ms": 60_000}))).await
@@ -161,6 +196,15 @@ async fn locks_are_listed_with_owner_age_fence_waiters_and_advice() {
     let row = "(document.querySelector('#locks tbody tr')?.innerText ?? '')";
     operator.until(&format!("{row}.includes('report:nightly') && {row}.includes('host-7/cron')")).await;
     operator.until("document.querySelector('#locks tbody tr td:last-child')?.innerText === '1'").await;
+    let cells = "return [...document.querySelectorAll('#locks tbody tr:first-child td')].map((cell) => cell.innerText);";
+    let cells = operator.run(cells).await;
+    let seconds = |cell: usize| {
+        let (minutes, seconds) = cells[cell].as_str().unwrap().split_once(':').expect("minutes and seconds");
+        minutes.parse::<u64>().unwrap() * 60 + seconds.parse::<u64>().unwrap()
+    };
+    assert!((58..=61).contains(&(seconds(1) + seconds(2))), "age and rest are the lease: {cells}");
+    assert!(seconds(2) > 0, "{cells}");
+    assert_eq!(cells[3], grant.fence.unwrap().to_string(), "{cells}");
     operator.until_says("3,000 ms").await;
     operator.fill("#prefix", "other").await;
     operator.until_says("No lock is held").await;
@@ -185,6 +229,64 @@ async fn health_shows_the_store_recent_problems_and_refunds() {
     operator.until_says("Commands waiting").await;
     operator.until_says("Nothing went wrong since this server was started.").await;
     operator.until_says("pay-2").await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn what_went_wrong_is_listed_and_a_server_that_is_gone_takes_no_work() {
+    let mut house = House::serving(&["--locks", "redis://127.0.0.1:1"]);
+    house.sell("gala", 0, rules(300)).await;
+    let mut client = house.client().with_timeout(std::time::Duration::from_secs(60));
+    let lock = Request::post("/v1/locks/job", &json!({"wait_ms": 0})).header("x-request-id", "the-one");
+    assert_eq!(client.send(lock).await.unwrap().status, 503);
+    let mut operator = operator(&house, "health", "gala", Screen::DESKTOP).await;
+    operator.expect_in_log("net::ERR_");
+    let row =
+        "[...document.querySelectorAll('tr')].find((row) => row.innerText.includes('the-one'))?.innerText";
+    operator.until(&format!("{row}?.includes('POST /v1/locks/job') && {row}.includes('503')")).await;
+    house.server.kill9();
+    operator.until("document.getElementById('ready').textContent === 'Takes no work'").await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn every_way_to_lose_a_seat_is_told_apart() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut client = house.client();
+    let short = json!({"items": [{"seat": "A-1-1"}], "holder": "ada", "ttl_ms": 1_000});
+    assert_eq!(client.send(Request::post("/v1/events/gala/holds", &short)).await.unwrap().status, 201);
+    while house.seats("gala").await.1 > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let given_back = house.hold("gala", ItemSpec::seat("A-1-1"), "grace").await;
+    let release =
+        Request::delete(format!("/v1/holds/{}", given_back.hold_id)).secret(given_back.secret.unwrap());
+    assert_eq!(client.send(release).await.unwrap().status, 200);
+    let sold = house.hold("gala", ItemSpec::seat("A-1-1"), "edith").await;
+    let confirm =
+        Request::post(format!("/v1/holds/{}/confirm", sold.hold_id), &json!({"payment_ref": "pay-9"}));
+    let booking = client.send(confirm.secret(sold.secret.unwrap())).await.unwrap();
+    let booking: leasehold_api::BookingView = booking.json().unwrap();
+    let cancel = Request::post(format!("/v1/bookings/{}/cancel", booking.booking_id), &json!({}));
+    assert_eq!(client.send(cancel).await.unwrap().status, 200);
+
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    find(&mut operator, "seat", "A-1-1").await;
+    operator.until_there("#fates").await;
+    let fates = operator.text_of("#fates").await;
+    for (who, why) in [
+        ("ada", "the time ran out before it was paid"),
+        ("grace", "the buyer gave it back"),
+        ("edith", "the sale was cancelled"),
+    ] {
+        let line = fates.lines().find(|line| line.contains(who)).unwrap_or_default();
+        assert!(line.contains(why), "{who}: {fates}");
+    }
+    find(&mut operator, "order", "pay-9").await;
+    operator.until("document.getElementById('found')?.innerText.includes('edith')").await;
+    find(&mut operator, "hold", &given_back.hold_id).await;
+    operator.until("document.getElementById('found')?.innerText.includes('grace')").await;
     operator.assert_no_complaints().await;
 }
 

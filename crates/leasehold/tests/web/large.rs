@@ -21,6 +21,7 @@ async fn twenty_thousand_seats_are_painted_and_a_live_change_arrives() {
     let paint = "const paints = performance.getEntriesByName('first-contentful-paint');
         return [paints[0]?.startTime ?? -1, performance.getEntriesByName('seat-map-painted')[0]?.startTime ?? -1];";
     let paint = buyer.run(paint).await;
+    assert!(paint[0].as_f64() > Some(0.0) && paint[1].as_f64() > Some(0.0), "nothing was measured: {paint}");
 
     // The time from asking for the hold, in this very page, to the seat being painted as held.
     let live = "const map = document.getElementById('map');

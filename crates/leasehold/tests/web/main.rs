@@ -13,4 +13,5 @@ mod paying;
 mod pictures;
 mod refusals;
 mod restarts;
+mod seat_map;
 mod serving;

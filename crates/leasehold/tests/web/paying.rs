@@ -61,6 +61,9 @@ async fn a_payment_after_its_deadline_is_still_a_sale_when_everything_is_free() 
     buyer.take(&["A-1-1"]).await;
     buyer.pay("slow").await;
     buyer.until_sees("A-1-1", "free").await;
+    // Meanwhile the page does not call a seat the buyer's that anybody can take.
+    buyer.until_says("The payment’s time is over and the seats are on sale again").await;
+    buyer.until("document.getElementById('map').getAttribute('mine') === ''").await;
     buyer.until_there("#done").await;
     buyer.until_says("The payment came late, and everything was still free.").await;
     assert_eq!(house.seats("gala").await, (79, 0, 1));

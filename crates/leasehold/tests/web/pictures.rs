@@ -13,15 +13,27 @@ use crate::house::{House, Person};
 /// How many simulated buyers are in the pictures.
 const CROWD: u32 = 40;
 const FINGERPRINT: &str = "pages.fingerprint";
+const TAKEN: [&str; 8] = [
+    "buyer.png",
+    "buyer-dark.png",
+    "phone-choose.png",
+    "phone-held.png",
+    "phone-ticket.png",
+    "console-sales.png",
+    "console-seats.png",
+    "console-rush.png",
+];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pages, folded into a number: any change of a file gives another one.
+/// The pages and what the demo shows on them, folded into a number: any change of a file gives another one.
 fn fingerprint() -> String {
     let folder = repository().join("crates/leasehold-server/web");
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let pages = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let demo = ["demo.rs", "crowd.rs"].map(|file| repository().join("crates/leasehold/src").join(file));
+    let entries = pages.chain(demo);
     let files: BTreeMap<PathBuf, Vec<u8>> =
         entries.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
     // FNV-1a: it guards against forgetting, not against malice.
@@ -36,6 +48,7 @@ fn fingerprint() -> String {
 }
 
 fn keep(name: &str, picture: &[u8]) {
+    assert!(TAKEN.contains(&name), "{name} is not in the list");
     assert!(picture.starts_with(b"\x89PNG"), "{name} is no picture");
     assert!(picture.len() > 20_000, "{name} has {} bytes: an empty page?", picture.len());
     if let Some(folder) = std::env::var_os("LEASEHOLD_PICTURES") {
@@ -55,6 +68,21 @@ fn the_pictures_that_are_kept_show_the_pages_as_they_are() {
         fingerprint(),
         "the pages have changed since their pictures were taken: cargo xtask pictures"
     );
+}
+
+#[test]
+fn every_picture_in_the_documents_is_one_that_is_taken() {
+    let documents = std::fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut seen = 0;
+    for document in documents.chain([repository().join("README.md")]).filter(|path| path.is_file()) {
+        let text = std::fs::read_to_string(&document).unwrap();
+        for (at, _) in text.match_indices(".png") {
+            let name = text[..at].rsplit(['/', '"', '(']).next().unwrap();
+            assert!(TAKEN.contains(&format!("{name}.png").as_str()), "{name}.png in {}", document.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 0, "the README has pictures");
 }
 
 /// Waits until the crowd has come and seats change before one's eyes.

@@ -66,8 +66,117 @@ async fn a_seat_that_was_taken_a_moment_ago_is_refused_in_words() {
     buyer.run(script).await;
     buyer.until_says("Taken a moment ago").await;
     buyer.until_says("Seat A-1-1 was taken by someone else just now").await;
+    // That the seat went comes by the stream as well, and does not push the offers of two aside.
+    buyer.until_sees("A-1-1", "held").await;
     assert_eq!(buyer.run("return document.querySelectorAll('.offers button').length;").await, 3);
+    assert!(buyer.text_of(".offers button").await.starts_with("Hold "));
     assert_eq!(house.seats("gala").await, (79, 1, 0), "all or none: the second one is not held either");
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn every_other_refusal_has_its_words_too() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    for (status, code, words) in [
+        (409, "event-closed", "Not on sale"),
+        (409, "limit-per-holder", "That is too many"),
+        (422, "invalid", "That does not work"),
+        (400, "bad-request", "That did not work"),
+    ] {
+        buyer.expect_in_log(&format!("status of {status}"));
+        buyer.click_seat("A-1-1").await;
+        // The server's next answer to this page.
+        let answer = format!(
+            "const send = window.fetch;
+             window.fetch = async () => {{
+               window.fetch = send;
+               return new Response(JSON.stringify({{ code: {code:?}, title: 'no', status: {status} }}), {{ status: {status} }});
+             }};
+             document.getElementById('hold-chosen').click();"
+        );
+        buyer.run(&answer).await;
+        buyer.until_says(words).await;
+        buyer.run("document.getElementById('map').clear();").await;
+    }
+    // A server that is too busy, or away, is asked again by itself.
+    buyer.click_seat("A-1-1").await;
+    let busy = "const send = window.fetch;
+        window.fetch = async () => {
+          window.fetch = async () => { window.fetch = send; throw new TypeError('no connection'); };
+          return new Response(JSON.stringify({ code: 'overloaded', status: 503 }), { status: 503, headers: { 'retry-after': '1' } });
+        };
+        document.getElementById('hold-chosen').click();";
+    buyer.run(busy).await;
+    buyer.until_says("Still asking the server.").await;
+    buyer.until_there("#countdown").await;
+    assert_eq!(house.seats("gala").await, (79, 1, 0));
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn best_seats_that_are_not_together_and_seats_beyond_the_most_are_said() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    // All of section A but one seat.
+    let items: Vec<_> =
+        (1..=4).flat_map(|row| (1..=10).map(move |seat| format!("A-{row}-{seat}"))).skip(1).collect();
+    let items: Vec<_> = items.into_iter().map(|seat| json!({"seat": seat})).collect();
+    let body = json!({"items": items, "holder": "somebody"});
+    let held = house.client().send(Request::post("/v1/events/gala/holds", &body)).await.unwrap();
+    assert_eq!(held.status, 201);
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 409");
+    buyer.click("input[name=way][value=best]").await;
+    buyer.run("document.getElementById('where').value = 'A';").await;
+    buyer.click("#hold-best").await;
+    buyer.until_says("No such seats together").await;
+    buyer.until_says("39 are in other people’s carts").await;
+    // The offer looks everywhere, and finds them in the other section.
+    buyer.until("document.querySelector('.offers button')?.textContent === 'Look in all sections'").await;
+    buyer.click(".offers button").await;
+    buyer.until_says("Section B").await;
+    buyer.click("#release").await;
+    buyer.until_says("Given back").await;
+
+    buyer.run("document.getElementById('map').setAttribute('max', '2');").await;
+    for seat in ["B-1-1", "B-1-2", "B-1-3"] {
+        buyer.click_seat(seat).await;
+    }
+    buyer.until_says("That is the most at once").await;
+    buyer.until("document.querySelectorAll('.chip').length === 2").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_chosen_seat_that_goes_is_replaced_beside_those_that_stay() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    for seat in ["A-1-1", "A-1-2", "A-1-3"] {
+        buyer.click_seat(seat).await;
+    }
+    buyer.until("document.querySelectorAll('.chip').length === 3").await;
+    // What appears by itself moves no button under the pointer. The browser does not count what follows a click.
+    let watch = "await new Promise((next) => setTimeout(next, 600));
+        window.shifts = [];
+        new PerformanceObserver((list) => window.shifts.push(...list.getEntries().filter((one) => !one.hadRecentInput)))
+          .observe({ type: 'layout-shift' });";
+    buyer.run(watch).await;
+    house.hold("gala", ItemSpec::seat("A-1-3"), "somebody").await;
+    buyer.until_says("Someone was faster").await;
+    let shifted = buyer.run("return window.shifts.reduce((sum, one) => sum + one.value, 0);").await;
+    assert!(shifted.as_f64().unwrap() < 0.02, "the page jumped by {shifted}");
+    buyer.until("document.querySelectorAll('.chip').length === 2").await;
+    buyer.click(".offers button").await;
+    buyer.until("document.querySelectorAll('.chip').length === 3").await;
+    buyer.click("#hold-chosen").await;
+    buyer.until_there("#countdown").await;
+    let mine = buyer.run("return document.getElementById('map').getAttribute('mine');").await;
+    let mine: Vec<&str> = mine.as_str().unwrap().split(' ').collect();
+    assert!(mine.len() == 3 && mine.contains(&"A-1-1") && mine.contains(&"A-1-2"), "{mine:?}");
+    assert_eq!(house.seats("gala").await, (76, 4, 0));
     buyer.assert_no_complaints().await;
 }
 

@@ -1,9 +1,11 @@
 //! The server goes away under the page. The page says that it does not know, and never that it does.
 
 use leasehold_api::ItemSpec;
+use leasehold_client::Request;
 use leasehold_testkit::Screen;
+use leasehold_testkit::servers::FaultProxy;
 
-use crate::house::{House, rules};
+use crate::house::{House, Person, rules};
 
 #[tokio::test]
 async fn a_page_outlives_its_server_with_the_hold_and_without_lying() {
@@ -26,6 +28,31 @@ async fn a_page_outlives_its_server_with_the_hold_and_without_lying() {
     buyer.pay("pays").await;
     buyer.until_there("#done").await;
     assert_eq!(house.seats("gala").await, (78, 1, 1));
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn what_happened_while_the_connection_was_cut_arrives_when_it_is_back() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let proxy = FaultProxy::start(house.server.address()).await;
+    let mut buyer = Person::sit_down(Screen::DESKTOP).await;
+    buyer.expect_in_log("net::ERR_");
+    buyer.open(&format!("http://{}/events/gala", proxy.address())).await;
+    buyer.until("document.getElementById('map').connection === 'live'").await;
+    proxy.refuse().await;
+    assert!(proxy.cut().await > 0, "the stream was there to be cut");
+    buyer.until("document.getElementById('map').connection === 'behind'").await;
+    let hold = house.hold("gala", ItemSpec::seat("A-1-1"), "somebody").await;
+    house.hold("gala", ItemSpec::seat("A-1-2"), "somebody").await;
+    let release = Request::delete(format!("/v1/holds/{}", hold.hold_id)).secret(hold.secret.unwrap());
+    assert_eq!(house.client().send(release).await.unwrap().status, 200);
+    assert_eq!(buyer.sees("A-1-2").await, "free", "it cannot know yet");
+    proxy.pass().await;
+    buyer.until_sees("A-1-2", "held").await;
+    assert_eq!(buyer.sees("A-1-1").await, "free");
+    buyer.until("document.getElementById('map').connection === 'live'").await;
+    buyer.until_says("79 free · 1 in carts · 0 sold").await;
     buyer.assert_no_complaints().await;
 }
 

@@ -40,7 +40,7 @@ local function wait_in_line(i, holder)
     redis.call('SET', lock, head, 'PX', claim)
     redis.call('ZREM', queue, head)
     redis.call('HDEL', heard, head)
-    redis.call(publish, ARGV[9 + i], head)
+    redis.pcall(publish, ARGV[9 + i], head)
   end
   if not redis.call('ZSCORE', queue, owner) then
     if redis.call('ZCARD', queue) >= queue_max then return -1 end

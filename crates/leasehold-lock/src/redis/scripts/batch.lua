@@ -6,7 +6,8 @@
 --         and the remaining ms (-1: no end) when somebody else has the lock. Nil for what must be asked alone,
 --         because it takes more: an owner that asks again, a new epoch, a key that is no lock, a full server.
 --
--- Only pcall: one ask that fails must not end the script for those behind it.
+-- Only pcall: one ask that fails must not end the script for those behind it. A user without rights on channels
+-- releases all the same; whoever waits finds out by looking.
 local answers, key, replid = {}, 1, nil
 
 local function is_owners(holder, owner)
@@ -15,7 +16,8 @@ end
 
 local function remaining(lock, holder, owner)
   if type(holder) ~= 'string' or is_owners(holder, owner) then return false end
-  return redis.call('PTTL', lock)
+  local pttl = redis.pcall('PTTL', lock)
+  return type(pttl) == 'number' and pttl
 end
 
 local function take(lock, owner, ttl)
@@ -28,7 +30,8 @@ local function fence(lock, guard, counter, owner, ttl)
   local holder = redis.pcall('GET', lock)
   if holder then return remaining(lock, holder, owner) end
   if not replid then
-    local info = redis.call('INFO', 'replication')
+    local info = redis.pcall('INFO', 'replication')
+    if type(info) ~= 'string' then return false end
     local _, label_end = string.find(info, 'master_replid:', 1, true)
     replid = string.sub(info, label_end + 1, label_end + 40)
   end
@@ -44,8 +47,8 @@ local function free(lock, owner, channel)
   if not holder then return 0 end
   if type(holder) ~= 'string' then return false end
   if not is_owners(holder, owner) then return 0 end
-  redis.call('DEL', lock)
-  redis.call('PUBLISH', channel, lock)
+  if type(redis.pcall('DEL', lock)) ~= 'number' then return false end
+  redis.pcall('PUBLISH', channel, lock)
   return 1
 end
 

@@ -7,6 +7,9 @@
 -- In order, the name is handed over at once to the first in line that was heard of lately: the lock is
 -- set to that owner for as long as a claim takes, and the owner is told. An owner that only waited leaves
 -- the line.
+--
+-- Publishing is by pcall: a user without rights on channels releases all the same, and whoever waits finds out
+-- by looking.
 local owner, publish, claim = ARGV[1], ARGV[2], ARGV[3]
 
 -- Nearly all releases are of one name and not in order; they are done here.
@@ -14,7 +17,7 @@ if #KEYS == 1 then
   local holder = redis.call('GET', KEYS[1])
   if not holder or (holder ~= owner and string.sub(holder, 1, #owner + 1) ~= owner .. '#') then return 0 end
   redis.call('DEL', KEYS[1])
-  redis.call(publish, ARGV[5], KEYS[1])
+  redis.pcall(publish, ARGV[5], KEYS[1])
   return 1
 end
 
@@ -32,7 +35,7 @@ local function hand_over(lock, queue, heard, channel)
     redis.call('HDEL', heard, head)
     if at and now - tonumber(at) < tonumber(ARGV[4]) then
       redis.call('SET', lock, head, 'PX', claim)
-      redis.call(publish, channel, head)
+      redis.pcall(publish, channel, head)
       return true
     end
   end
@@ -51,7 +54,7 @@ for i = 0, #KEYS / stride - 1 do
     redis.call('DEL', lock)
     released = released + 1
     if not (in_order and hand_over(lock, queue, heard, ARGV[5 + i])) then
-      redis.call(publish, ARGV[5 + i], lock)
+      redis.pcall(publish, ARGV[5 + i], lock)
     end
   end
 end
