@@ -39,7 +39,7 @@ fn undocumented(history: &History) -> Vec<String> {
 
 async fn wait_until_ready(server: &ServerProcess, time_max: Duration) {
     let deadline = Instant::now() + time_max;
-    let request = b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request = b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     loop {
         let answer = leasehold_testkit::try_exchange(server.address(), request, Duration::from_secs(1));
         if answer.is_some_and(|answer| answer.status == 200) {
