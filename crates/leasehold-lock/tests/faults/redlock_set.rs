@@ -113,7 +113,7 @@ async fn pitfall_01_lease_that_is_almost_over_is_refused_and_given_back() {
     let owner = Owner::random(None);
     let mut asking = Box::pin(ask(held(&owner)));
     // Asked once, then this thread is held up for as long as the lease is good; the votes come in meanwhile.
-    assert!(futures_are_pending(&mut asking).await);
+    assert!(is_pending(&mut asking).await);
     std::thread::sleep(length.mul_f64(0.87));
     let votes = servers.iter().filter(|server| owner_on(server, "job").is_some()).count();
     assert_eq!(votes, 3, "all servers had voted for it");
@@ -136,16 +136,7 @@ async fn pitfall_01_acquisition_that_was_held_up_is_refused_and_given_back() {
         let owner = Owner::random(None);
         let request = Request { names: &names, owner: &owner, ttl: length, order: Order::Any };
         let mut asking = store.try_acquire(&request);
-        let mut finished = false;
-        for _ in 0..polls {
-            if !futures_are_pending(&mut asking).await {
-                finished = true;
-                break;
-            }
-            // The answers to what was sent come in.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        if finished {
+        if finishes_within(&mut asking, polls, Duration::from_millis(50)).await {
             break;
         }
         // This thread is held up; the next poll finds the answers there.
@@ -169,8 +160,19 @@ async fn pitfall_01_acquisition_that_was_held_up_is_refused_and_given_back() {
     assert!(held_up >= 2, "it was held up in both rounds: {held_up}");
 }
 
+/// Polls so many times, with pauses in which answers to what was sent come in.
+async fn finishes_within<F: Future + Unpin>(future: &mut F, polls: usize, pause: Duration) -> bool {
+    for _ in 0..polls {
+        if !is_pending(future).await {
+            return true;
+        }
+        tokio::time::sleep(pause).await;
+    }
+    false
+}
+
 /// Polls once.
-async fn futures_are_pending<F: Future + Unpin>(future: &mut F) -> bool {
+async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
     })
@@ -196,14 +198,7 @@ async fn fence_of_a_lease_that_was_deleted_by_hand_is_not_given_to_the_next_owne
         let request = Request { names: &names, owner: &owner, ttl: length, order: Order::Any };
         // The first attempt is dropped somewhere on its way, the second is the same owner's.
         let mut asking = store.try_acquire(&request);
-        let mut finished = false;
-        for _ in 0..polls {
-            if !futures_are_pending(&mut asking).await {
-                finished = true;
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let finished = finishes_within(&mut asking, polls, Duration::from_millis(2)).await;
         drop(asking);
         if finished {
             assert!(polls > 1, "nothing was dropped on the way");

@@ -77,7 +77,7 @@ pub(crate) async fn read(
         // Whoever has the secret may know that the sale was undone; reading bookings is for operators.
         let done = app.engine.booking(booking).await?;
         if let Outcome::Booking(booking) = &done.outcome {
-            view.booking_state = Some(wire::booking_view(&done.venue, booking).state);
+            view.booking_state = Some(wire::booking_state(booking).to_owned());
         }
     }
     Ok(private(json(StatusCode::OK, &view)))

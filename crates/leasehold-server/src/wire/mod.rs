@@ -10,5 +10,6 @@ pub(crate) use from::{
 };
 pub(crate) use locks::{free_lock, lock_view, ttl, ttl_advice, wanted_lock};
 pub(crate) use to::{
-    block_view, booking_view, event_view, hold_view, letter, pool_count, refund_views, seat_counts, time,
+    block_view, booking_state, booking_view, event_view, hold_view, letter, pool_count, refund_views,
+    seat_counts, time,
 };

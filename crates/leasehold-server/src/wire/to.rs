@@ -128,13 +128,20 @@ pub(crate) fn refund_views(due: &RefundsDue) -> impl Iterator<Item = api::Refund
     })
 }
 
+pub(crate) fn booking_state(booking: &Booking) -> &'static str {
+    match booking.state {
+        BookingState::Booked => "booked",
+        BookingState::Cancelled => "cancelled",
+    }
+}
+
 pub(crate) fn booking_view(venue: &Venue, booking: &Booking) -> api::BookingView {
     let cancelled = booking.state == BookingState::Cancelled;
     api::BookingView {
         booking_id: booking.id.to_string(),
         hold_id: booking.hold.to_string(),
         event: venue.id.to_string(),
-        state: if cancelled { "cancelled" } else { "booked" }.to_owned(),
+        state: booking_state(booking).to_owned(),
         items: items(venue, &booking.items),
         holder: owned(booking.holder.as_ref()),
         payment_ref: owned(booking.payment_ref.as_ref()),

@@ -158,27 +158,13 @@ impl Page {
     }
 
     /// Clicks at a place of the window.
-    pub async fn click_at(&mut self, x: f64, y: f64) {
-        let (x, y) = (x.round() as i64, y.round() as i64);
-        let steps = json!([
-            {"type": "pointerMove", "duration": 0, "x": x, "y": y},
-            {"type": "pointerDown", "button": 0},
-            {"type": "pointerUp", "button": 0},
-        ]);
-        let mouse = json!({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": steps});
-        self.command(Method::POST, "/actions", json!({"actions": [mouse]})).await;
+    pub async fn click_at(&mut self, at: (i64, i64)) {
+        self.drag(at, at).await;
     }
 
     /// Drags with the mouse.
     pub async fn drag(&mut self, from: (i64, i64), to: (i64, i64)) {
-        let steps = json!([
-            {"type": "pointerMove", "duration": 0, "x": from.0, "y": from.1},
-            {"type": "pointerDown", "button": 0},
-            {"type": "pointerMove", "duration": 100, "x": to.0, "y": to.1},
-            {"type": "pointerUp", "button": 0},
-        ]);
-        let mouse = json!({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": steps});
-        self.command(Method::POST, "/actions", json!({"actions": [mouse]})).await;
+        self.point("mouse", &[[from, to]]).await;
     }
 
     /// Turns the mouse's wheel at a place; upwards is negative.
@@ -191,27 +177,30 @@ impl Page {
 
     /// Taps with a finger.
     pub async fn tap(&mut self, at: (i64, i64)) {
-        self.touch(&[[at, at]]).await;
+        self.point("touch", &[[at, at]]).await;
     }
 
     /// Puts two fingers down left and right of a place and moves them, from one distance to another.
     pub async fn pinch(&mut self, at: (i64, i64), from: i64, to: i64) {
         let finger = |side: i64| [(at.0 + side * from / 2, at.1), (at.0 + side * to / 2, at.1)];
-        self.touch(&[finger(-1), finger(1)]).await;
+        self.point("touch", &[finger(-1), finger(1)]).await;
     }
 
-    async fn touch(&mut self, fingers: &[[(i64, i64); 2]]) {
-        let fingers = fingers.iter().enumerate().map(|(number, [from, to])| {
+    /// Puts pointers of a kind down, all at once, moves each from one place to another, and lifts them.
+    async fn point(&mut self, kind: &str, ways: &[[(i64, i64); 2]]) {
+        let pointers = ways.iter().enumerate().map(|(number, [from, to])| {
+            let stays = from == to;
             let steps = json!([
                 {"type": "pointerMove", "duration": 0, "x": from.0, "y": from.1},
                 {"type": "pointerDown", "button": 0},
-                {"type": "pointerMove", "duration": 100, "x": to.0, "y": to.1},
+                {"type": "pointerMove", "duration": if stays { 0 } else { 100 }, "x": to.0, "y": to.1},
                 {"type": "pointerUp", "button": 0},
             ]);
-            json!({"type": "pointer", "id": format!("finger {number}"), "parameters": {"pointerType": "touch"}, "actions": steps})
+            let id = format!("{kind} {number}");
+            json!({"type": "pointer", "id": id, "parameters": {"pointerType": kind}, "actions": steps})
         });
-        let fingers: Vec<_> = fingers.collect();
-        self.command(Method::POST, "/actions", json!({"actions": fingers})).await;
+        let pointers: Vec<_> = pointers.collect();
+        self.command(Method::POST, "/actions", json!({"actions": pointers})).await;
     }
 
     /// Presses keys one after the other, wherever the focus is: `Tab`, `Enter`, `ArrowLeft` and so on; a letter is itself.

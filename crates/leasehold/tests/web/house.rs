@@ -120,9 +120,15 @@ impl Person {
 
     /// Looks at a seat from near and clicks it, with the mouse.
     pub(crate) async fn click_seat(&mut self, seat: &str) {
+        self.run(&format!("document.getElementById('map').showSeats([{seat:?}]);")).await;
+        let place = self.place_of(seat).await;
+        self.click_at(place).await;
+    }
+
+    /// Where a seat is in the window, when the map's camera stands still.
+    pub(crate) async fn place_of(&mut self, seat: &str) -> (i64, i64) {
         let script = format!(
             "const map = document.getElementById('map');
-             map.showSeats([{seat:?}]);
              const frame = () => new Promise((next) => requestAnimationFrame(next));
              let before = {{ x: -1, y: -1 }};
              let point = map.pointOf({seat:?});
@@ -133,10 +139,10 @@ impl Person {
                point = map.pointOf({seat:?});
              }}
              const box = map.getBoundingClientRect();
-             return [box.left + point.x, box.top + point.y];"
+             return [Math.round(box.left + point.x), Math.round(box.top + point.y)];"
         );
         let place = self.run(&script).await;
-        self.click_at(place[0].as_f64().unwrap(), place[1].as_f64().unwrap()).await;
+        (place[0].as_i64().unwrap(), place[1].as_i64().unwrap())
     }
 
     /// Chooses seats and holds them.

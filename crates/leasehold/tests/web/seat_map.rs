@@ -17,6 +17,7 @@ async fn bare(house: &House, screen: Screen, attributes: &str) -> Person {
          for (const name of ['ready', 'choose', 'press', 'lost', 'full', 'floor', 'change', 'connection'])
            document.addEventListener('seat-map-' + name, (event) => window.told.push([name, event.detail]));
          window.map = document.createElement('seat-map');
+         map.id = 'map';
          map.style.cssText = 'display: block; position: fixed; inset: 0; z-index: 9';
          for (const [name, value] of Object.entries({attributes})) map.setAttribute(name, value);
          document.body.append(map);"
@@ -35,29 +36,6 @@ async fn how_often(person: &mut Person, name: &str) -> u64 {
     person.run(&count).await.as_u64().unwrap()
 }
 
-/// Where a seat is drawn, when the camera stands still.
-async fn place_of(person: &mut Person, seat: &str) -> (i64, i64) {
-    let script = format!(
-        "const frame = () => new Promise((next) => requestAnimationFrame(next));
-         let [before, point] = [{{}}, map.pointOf({seat:?})];
-         while (point.x !== before.x || point.y !== before.y) {{
-           before = point;
-           await frame();
-           await frame();
-           point = map.pointOf({seat:?});
-         }}
-         return [Math.round(point.x), Math.round(point.y)];"
-    );
-    let point = person.run(&script).await;
-    (point[0].as_i64().unwrap(), point[1].as_i64().unwrap())
-}
-
-async fn press_seat(person: &mut Person, seat: &str) {
-    person.run(&format!("map.showSeats([{seat:?}]);")).await;
-    let (x, y) = place_of(person, seat).await;
-    person.click_at(x as f64, y as f64).await;
-}
-
 #[tokio::test]
 async fn it_tells_what_it_promises_to_tell() {
     let house = House::open();
@@ -70,14 +48,14 @@ async fn it_tells_what_it_promises_to_tell() {
         page.run("return [map.event.name, map.counts.total, map.pools[0].free, map.sections[1]];").await;
     assert_eq!(known, json!(["The gala evening", 80, 20, {"name": "B", "total": 40, "free": 40}]));
 
-    press_seat(&mut page, "A-2-3").await;
+    page.click_seat("A-2-3").await;
     page.until("map.chosen.join() === 'A-2-3'").await;
     let pressed = json!({"seat": "A-2-3", "status": "free", "words": "Section A, row 2, seat 3"});
     assert_eq!(last_told(&mut page, "press").await, pressed);
     assert_eq!(last_told(&mut page, "choose").await, json!({"seats": ["A-2-3"]}));
-    press_seat(&mut page, "A-2-4").await;
+    page.click_seat("A-2-4").await;
     page.until("map.getAttribute('chosen') === 'A-2-3 A-2-4'").await;
-    press_seat(&mut page, "A-2-5").await;
+    page.click_seat("A-2-5").await;
     page.until("window.told.some(([name]) => name === 'full')").await;
     assert_eq!(last_told(&mut page, "full").await, json!({"max": 2}));
 
@@ -86,7 +64,7 @@ async fn it_tells_what_it_promises_to_tell() {
     page.run("map.setAttribute('chosen', 'A-2-4'); map.setAttribute('suggested', 'B-1-1');").await;
     assert_eq!(page.run("return map.chosen;").await, json!(["A-2-4"]));
     assert_eq!(how_often(&mut page, "choose").await, chosen_before);
-    press_seat(&mut page, "A-2-5").await;
+    page.click_seat("A-2-5").await;
     page.until("map.getAttribute('suggested') === ''").await;
 
     let hold = house.hold("gala", ItemSpec::seat("A-2-4"), "somebody").await;
@@ -154,12 +132,12 @@ async fn for_looking_only_any_seat_can_be_pressed_and_stays_chosen() {
     house.sell("gala", 0, rules(300)).await;
     let mut page = bare(&house, Screen::DESKTOP, "{ src: '/v1/events/gala', look: '' }").await;
     page.until("map.connection === 'live'").await;
-    press_seat(&mut page, "A-1-1").await;
+    page.click_seat("A-1-1").await;
     page.until("map.chosen.join() === 'A-1-1'").await;
     house.hold("gala", ItemSpec::seat("A-1-1"), "somebody").await;
     page.until("map.statusOf('A-1-1') === 'held'").await;
     assert_eq!(page.run("return map.chosen;").await, json!(["A-1-1"]));
-    press_seat(&mut page, "A-1-1").await;
+    page.click_seat("A-1-1").await;
     page.until("window.told.some(([name, detail]) => name === 'press' && detail.status === 'held')").await;
     assert_eq!(how_often(&mut page, "lost").await, 0);
     page.assert_no_complaints().await;
@@ -172,24 +150,24 @@ async fn mouse_wheel_buttons_and_keys_move_the_camera() {
     let mut page = bare(&house, Screen::DESKTOP, "{ src: '/v1/events/gala' }").await;
     page.until("map.connection === 'live'").await;
     let apart = async |page: &mut Person| {
-        let one = place_of(page, "A-1-1").await;
-        let other = place_of(page, "A-4-10").await;
+        let one = page.place_of("A-1-1").await;
+        let other = page.place_of("A-4-10").await;
         ((other.0 - one.0) as f64).hypot((other.1 - one.1) as f64)
     };
     let whole = apart(&mut page).await;
     page.run("map.showSection('A');").await;
     let near = apart(&mut page).await;
     assert!(near > whole * 1.2, "a section is shown from near: {near} and {whole}");
-    let middle = place_of(&mut page, "A-2-5").await;
+    let middle = page.place_of("A-2-5").await;
     page.turn_wheel(middle, 200).await;
     let farther = apart(&mut page).await;
     assert!(farther < near * 0.9, "the wheel goes away: {farther} and {near}");
     page.turn_wheel(middle, -200).await;
     assert!(apart(&mut page).await > farther * 1.1, "and comes closer");
 
-    let before = place_of(&mut page, "A-2-5").await;
+    let before = page.place_of("A-2-5").await;
     page.drag((600, 400), (600, 460)).await;
-    let after = place_of(&mut page, "A-2-5").await;
+    let after = page.place_of("A-2-5").await;
     assert_eq!((after.0 - before.0, after.1 - before.1), (0, 60), "a drag moves everything with it");
     assert_eq!(page.run("return map.chosen;").await, json!([]), "and chooses nothing");
 
@@ -213,13 +191,13 @@ async fn fingers_come_closer_and_choose() {
     let mut page = bare(&house, Screen::PHONE, "{ src: '/v1/events/gala' }").await;
     page.until("map.connection === 'live'").await;
     // From afar a tap comes closer to the section; from near it chooses.
-    let place = place_of(&mut page, "B-2-5").await;
+    let place = page.place_of("B-2-5").await;
     page.pinch(place, 60, 180).await;
-    let nearer = place_of(&mut page, "B-2-5").await;
+    let nearer = page.place_of("B-2-5").await;
     assert!((nearer.0 - place.0).abs() < 40, "what is between the fingers stays there");
     assert_eq!(page.run("return map.chosen;").await, json!([]), "a pinch chooses nothing");
     page.run("map.showSeats(['B-2-5']);").await;
-    let place = place_of(&mut page, "B-2-5").await;
+    let place = page.place_of("B-2-5").await;
     page.tap(place).await;
     page.until("map.chosen.join() === 'B-2-5'").await;
     page.assert_no_complaints().await;
