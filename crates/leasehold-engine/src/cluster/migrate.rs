@@ -16,6 +16,9 @@ const MIGRATIONS: [(&str, &str); 6] = [
     ("0006_confirm", include_str!("sql/0006_confirm.sql")),
 ];
 
+/// How many there are.
+pub(crate) const KNOWN: u32 = MIGRATIONS.len() as u32;
+
 /// How long a start waits for another one that migrates, and then for its own migrations.
 const MIGRATE_TIME_MAX: Duration = Duration::from_secs(120);
 
