@@ -181,6 +181,8 @@ impl Gate {
             for &(pool, quantity) in &claim.pools {
                 refusal = self.claim_units(&claim.hall, pool, quantity, may_repeat).await?;
                 if refusal.is_some() {
+                    // One of the seats may only have been doubted, and what is said of seats comes first.
+                    refusal = refusal.filter(|_| claim.sections.is_empty());
                     break;
                 }
                 claim.claimed += 1;
