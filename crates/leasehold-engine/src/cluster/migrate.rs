@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{Client, Config};
+use leasehold_lock::PostgresDatabase;
+use tokio_postgres::Client;
 
 use super::connection::{self, CallError, within};
 
@@ -37,8 +38,8 @@ impl<E: Into<CallError>> From<E> for MigrateError {
 }
 
 /// Applies what is missing, each migration in a transaction of its own, while no other server does.
-pub(crate) async fn migrate(config: &Config) -> Result<(), MigrateError> {
-    let (client, _driver) = connection::patient(config).await?;
+pub(crate) async fn migrate(database: &PostgresDatabase) -> Result<(), MigrateError> {
+    let (client, _driver) = connection::patient(database).await?;
     match within(MIGRATE_TIME_MAX, bring_up_to_date(&client)).await? {
         Some(found) => Err(MigrateError::TooNew(found)),
         None => Ok(()),

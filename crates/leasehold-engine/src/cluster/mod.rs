@@ -41,14 +41,14 @@ use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
 use async_trait::async_trait;
 use leasehold_core::{BookingId, Epoch, Hold, HoldId, ItemRequest, Name, Refusal, Timestamp};
+use leasehold_lock::PostgresDatabase;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio_postgres::Config;
 
 pub use check::{LedgerReport, check_ledger};
 pub use import::{DataFile, MoveError, Moved};
 
-use self::connection::{CALL_TIME_MAX, CallError, within};
+use self::connection::{CALL_TIME_MAX, CallError, with_reasons, within};
 use self::desk::Job;
 use self::follower::Follower;
 use self::halls::{Hall, Halls};
@@ -107,7 +107,8 @@ pub enum OpenLedgerError {
 }
 
 impl ClusterOptions {
-    /// The ledger at `postgres://user@host/database`, with the key that hold secrets are made with.
+    /// The ledger at `postgres://user@host/database`, with the key that hold secrets are made with. What the address says
+    /// of TLS is understood as for locks on PostgreSQL.
     ///
     /// Every server on one ledger needs the same key; the ledger keeps a code of it and refuses another one.
     pub fn new(url: impl Into<String>, key: SecretKey) -> Self {
@@ -137,13 +138,13 @@ impl std::fmt::Debug for ClusterOptions {
 impl ClusterEngine {
     /// Brings the ledger up to date if that is needed, and starts the workers.
     pub async fn open(options: ClusterOptions) -> Result<Self, OpenLedgerError> {
-        let config = config_of(&options.url)?;
-        migrate::migrate(&config).await.map_err(|error| match error {
+        let database = database_at(&options.url)?;
+        migrate::migrate(&database).await.map_err(|error| match error {
             MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
             MigrateError::Call(error) => unusable(error),
         })?;
-        let (epoch, now) = admit(&config, &options.key).await?;
-        let shared = Arc::new(Shared::new(config, Arc::new(Halls::new(epoch)), options.key));
+        let (epoch, now) = admit(&database, &options.key).await?;
+        let shared = Arc::new(Shared::new(database, Arc::new(Halls::new(epoch)), options.key));
         shared.note_time(now);
         let (queue, jobs) = mpsc::channel(options.queue_length_max);
         let jobs = Arc::new(Mutex::new(jobs));
@@ -192,11 +193,11 @@ impl ClusterEngine {
     }
 }
 
-fn config_of(url: &str) -> Result<Config, OpenLedgerError> {
-    let mut config: Config =
-        url.parse().map_err(|error: tokio_postgres::Error| OpenLedgerError::Address(error.to_string()))?;
-    config.application_name("leasehold");
-    Ok(config)
+fn database_at(url: &str) -> Result<PostgresDatabase, OpenLedgerError> {
+    match PostgresDatabase::at(url) {
+        Ok(database) => Ok(database.named("leasehold")),
+        Err(error) => Err(OpenLedgerError::Address(with_reasons(&error))),
+    }
 }
 
 fn unusable(error: CallError) -> OpenLedgerError {
@@ -209,8 +210,8 @@ fn key_code(key: &SecretKey) -> Vec<u8> {
 }
 
 /// Compares the key with the ledger's, which takes the first one it is given; and reads its epoch and time.
-async fn admit(config: &Config, key: &SecretKey) -> Result<(Epoch, Timestamp), OpenLedgerError> {
-    let (client, _driver) = connection::plain(config).await.map_err(unusable)?;
+async fn admit(database: &PostgresDatabase, key: &SecretKey) -> Result<(Epoch, Timestamp), OpenLedgerError> {
+    let (client, _driver) = connection::plain(database).await.map_err(unusable)?;
     let code = key_code(key);
     let sql = "UPDATE leasehold.ledger SET key_check = coalesce(key_check, $1)
                RETURNING epoch, key_check, leasehold.now_ms()";

@@ -18,8 +18,9 @@ mod listener;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use database::BadPostgresUrl;
-pub(crate) use database::Database;
+#[cfg(feature = "redis")]
+pub(crate) use database::failure;
+pub use database::{BadPostgresUrl, Connected, Database};
 
 use lane::Lane;
 use listener::Listener;
