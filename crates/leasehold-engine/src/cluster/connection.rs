@@ -17,6 +17,9 @@ pub(crate) const CALL_TIME_MAX: Duration = Duration::from_secs(8);
 /// The same for a call about everything that an event has.
 pub(crate) const LARGE_TIME_MAX: Duration = Duration::from_secs(62);
 
+/// What the ledger says to a sweeper whose fence is too low.
+const OUTRANKED: &str = "LH001";
+
 /// The database's limits on us: a server that stands still keeps what it has locked for a second and no longer.
 ///
 /// Plans are kept, and those that were made for empty tables would be slow later: ours go by the keys from the start.
@@ -67,6 +70,8 @@ pub(crate) enum CallError {
     OtherEpoch,
     #[error("the rules met what they were not made for")]
     Defect,
+    #[error("another server has swept the ledger since")]
+    Outranked,
 }
 
 /// The server's own words; or what else happened, with its reasons.
@@ -112,6 +117,17 @@ impl Connection {
             Ok(Self { client, load, write, hold, confirm, epoch, _driver: driver })
         };
         within(CONNECT_TIME_MAX, connecting).await
+    }
+
+    /// Shows a sweeper's fence before the commit; see `0007_sweeper.sql`. Sent when it is first polled.
+    pub(crate) async fn fence(&self, fence: i64) -> Result<(), CallError> {
+        let sql = format!("SELECT leasehold.fence_v1({fence})");
+        match within(CALL_TIME_MAX, self.client.batch_execute(&sql)).await {
+            Err(CallError::Database(error)) if error.code().is_some_and(|code| code.code() == OUTRANKED) => {
+                Err(CallError::Outranked)
+            }
+            other => other,
+        }
     }
 }
 
@@ -170,7 +186,9 @@ pub(crate) async fn within<T>(
 pub(crate) fn before_commit(error: &CallError) -> Failure {
     let code = match error {
         CallError::Timeout | CallError::OtherEpoch => return Failure::Unavailable,
-        CallError::Damaged(_) | CallError::Unreadable(_) | CallError::Defect => return Failure::Wrong,
+        CallError::Damaged(_) | CallError::Unreadable(_) | CallError::Defect | CallError::Outranked => {
+            return Failure::Wrong;
+        }
         CallError::Database(error) => match error.code() {
             Some(code) => code,
             None => return Failure::Unavailable,

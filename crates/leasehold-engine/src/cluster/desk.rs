@@ -83,13 +83,18 @@ pub(crate) async fn carry_out(connection: &Connection, shared: &Shared, mut jobs
     Carried::Failed(Failure::Unavailable, jobs)
 }
 
-/// Ends what is over in one event.
-pub(crate) async fn end_due(connection: &Connection, shared: &Shared, event: i32) -> Result<(), CallError> {
+/// Ends what is over in one event, for a sweeper with this fence.
+pub(crate) async fn end_due(
+    connection: &Connection,
+    shared: &Shared,
+    event: i32,
+    fence: Option<i64>,
+) -> Result<(), CallError> {
     for _ in 0..STORM_ROUNDS_MAX {
         let mut loaded = load(connection, &Wants::due_of(event)).await?;
         admit_events(connection, &shared.halls, &loaded).await?;
         let Decided { images, storm, .. } = decide_all(&[], &mut loaded, &shared.halls)?;
-        finish(connection, &images, CALL_TIME_MAX).await.map_err(|stopped| stopped.error)?;
+        finish(connection, &images, fence, CALL_TIME_MAX).await.map_err(|stopped| stopped.error)?;
         images.count(&shared.meters);
         if !storm {
             break;
@@ -118,7 +123,7 @@ async fn once(connection: &Connection, shared: &Shared, jobs: Vec<Job>) -> Carri
             return failed(Stopped { failure: before_commit(&error), error }, jobs, connection).await;
         }
     };
-    if let Err(stopped) = finish(connection, &images, time_max(&wants)).await {
+    if let Err(stopped) = finish(connection, &images, None, time_max(&wants)).await {
         return failed(stopped, jobs, connection).await;
     }
     images.count(meters);
@@ -211,8 +216,13 @@ fn parts(halls: &Halls, loaded: &mut Loaded) -> Result<Vec<Part>, CallError> {
     Ok(parts)
 }
 
-/// Writes and commits, or ends the transaction when there is nothing to write.
-async fn finish(connection: &Connection, images: &Images, time_max: Duration) -> Result<(), Stopped> {
+/// Writes and commits, with a sweeper's fence if there is one, or ends the transaction when there is nothing to write.
+async fn finish(
+    connection: &Connection,
+    images: &Images,
+    fence: Option<i64>,
+    time_max: Duration,
+) -> Result<(), Stopped> {
     let client = &connection.client;
     if images.is_empty() {
         let ended = within(CALL_TIME_MAX, client.batch_execute("ROLLBACK")).await;
@@ -223,13 +233,18 @@ async fn finish(connection: &Connection, images: &Images, time_max: Duration) ->
         Err(error) => return Err(Stopped { failure: Failure::Wrong, error: error.into() }),
     };
     let arguments: [&(dyn ToSql + Sync); 1] = [&images];
-    let both = async {
-        let (written, committed) =
-            tokio::join!(client.execute(&connection.write, &arguments), client.batch_execute("COMMIT"));
-        Ok((written, committed))
+    let fenced = async {
+        match fence {
+            Some(fence) => connection.fence(fence).await,
+            None => Ok(()),
+        }
     };
-    let (written, committed) = match within(time_max, both).await {
-        Ok(both) => both,
+    let all = async {
+        let write = client.execute(&connection.write, &arguments);
+        Ok(tokio::join!(write, fenced, client.batch_execute("COMMIT")))
+    };
+    let (written, fenced, committed) = match within(time_max, all).await {
+        Ok(all) => all,
         Err(error) => return Err(Stopped { failure: at_commit(&error), error }),
     };
     // A write that the server refused has undone everything: the commit after it only ended the transaction.
@@ -239,6 +254,7 @@ async fn finish(connection: &Connection, images: &Images, time_max: Duration) ->
         let failure = if refused { before_commit(&error) } else { at_commit(&error) };
         return Err(Stopped { failure, error });
     }
+    fenced.map_err(|error| Stopped { failure: Failure::Wrong, error })?;
     committed.map_err(|error| {
         let error = CallError::from(error);
         Stopped { failure: at_commit(&error), error }

@@ -8,13 +8,14 @@ use tokio_postgres::Client;
 use super::connection::{self, CallError, within};
 
 /// The migrations in order. One that was released never changes.
-const MIGRATIONS: [(&str, &str); 6] = [
+const MIGRATIONS: [(&str, &str); 7] = [
     ("0001_ledger", include_str!("sql/0001_ledger.sql")),
     ("0002_load", include_str!("sql/0002_load.sql")),
     ("0003_write", include_str!("sql/0003_write.sql")),
     ("0004_tidy", include_str!("sql/0004_tidy.sql")),
     ("0005_hold", include_str!("sql/0005_hold.sql")),
     ("0006_confirm", include_str!("sql/0006_confirm.sql")),
+    ("0007_sweeper", include_str!("sql/0007_sweeper.sql")),
 ];
 
 /// How long a start waits for another one that migrates, and then for its own migrations.

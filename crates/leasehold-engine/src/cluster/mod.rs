@@ -4,7 +4,7 @@
 //! one transaction: [`plain_holds`] and [`plain_sales`] by one call that the ledger decides itself, all else by the
 //! [`desk`], which locks the events concerned, loads what the commands are about and applies the rules of
 //! `leasehold-core`. The [`follower`] reads the log as it grows, from all servers, and tells readers and then callers. The
-//! [`sweeper`] ends what is over. No server keeps anything that another one needs.
+//! [`sweeper`] ends what is over, in one server at a time. No server keeps anything that another one needs.
 //!
 //! Everything about one event happens under the lock of its row in `leasehold.events`, and by the ledger's clock,
 //! which is read under that lock. So its changes are in one order, and the log has no gaps.
@@ -24,6 +24,7 @@ mod plain_sales;
 mod create;
 mod remembered;
 
+mod election;
 mod follower;
 mod halls;
 mod shared;
