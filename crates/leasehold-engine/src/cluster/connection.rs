@@ -47,6 +47,7 @@ SET client_min_messages = warning";
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) load: Statement,
+    pub(crate) paying: Statement,
     pub(crate) write: Statement,
     pub(crate) hold: Statement,
     pub(crate) confirm: Statement,
@@ -111,10 +112,11 @@ impl Connection {
             client.batch_execute(SESSION).await?;
             let epoch = epoch_of(&client).await?;
             let load = client.prepare(include_str!("sql/load.sql")).await?;
-            let write = client.prepare("SELECT leasehold.write_v1($1::text::json)").await?;
+            let paying = client.prepare(include_str!("sql/paying.sql")).await?;
+            let write = client.prepare("SELECT leasehold.write_v2($1::text::json)").await?;
             let hold = client.prepare(include_str!("sql/hold.sql")).await?;
             let confirm = client.prepare(include_str!("sql/confirm.sql")).await?;
-            Ok(Self { client, load, write, hold, confirm, epoch, _driver: driver })
+            Ok(Self { client, load, paying, write, hold, confirm, epoch, _driver: driver })
         };
         within(CONNECT_TIME_MAX, connecting).await
     }

@@ -1,9 +1,9 @@
 //! The desk: carries out a batch of commands in one transaction of the ledger, by the rules of `leasehold-core`.
 //!
-//! 1. `BEGIN` and `load_v1` go out together: the events' rows are locked in one order, the time is read, and
+//! 1. `BEGIN` and `load_v1` go out together, and what else is asked: the events' rows are locked in one order, the time is read, and
 //!    everything the commands need comes back.
 //! 2. The rules decide, here, in microseconds.
-//! 3. `write_v1` and `COMMIT` go out together.
+//! 3. `write_v2` and `COMMIT` go out together.
 //!
 //! A server that stands still between 1 and 3 is thrown out by the database after a second, and nothing happened.
 
@@ -162,12 +162,19 @@ async fn load(connection: &Connection, wants: &Wants) -> Result<Loaded, CallErro
     ];
     let client = &connection.client;
     let begin = if wants.is_large() { BEGIN_LARGE } else { "BEGIN" };
-    // Polled together they go out together.
-    let both = async {
-        tokio::try_join!(client.batch_execute(begin), client.query_one(&connection.load, &arguments))
+    let load = client.query_one(&connection.load, &arguments);
+    let count = async {
+        match wants.begun_holds.is_empty() {
+            true => Ok(Vec::new()),
+            false => client.query(&connection.paying, &[&wants.begun_holds, &wants.updated_events]).await,
+        }
     };
-    let (_, row) = within(time_max(wants), both).await?;
-    Ok(serde_json::from_str(row.get(0))?)
+    // Polled together they go out together, in this order.
+    let all = async { tokio::try_join!(client.batch_execute(begin), load, count) };
+    let (_, row, counts) = within(time_max(wants), all).await?;
+    let mut loaded: Loaded = serde_json::from_str(row.get(0))?;
+    loaded.paying = counts.iter().map(|row| (row.get(0), row.get(1))).collect();
+    Ok(loaded)
 }
 
 fn time_max(wants: &Wants) -> Duration {

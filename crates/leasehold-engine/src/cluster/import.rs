@@ -288,7 +288,7 @@ impl Writing<'_> {
     async fn flush(&mut self) -> Result<(), CallError> {
         let images = serde_json::to_string(&std::mem::take(&mut self.images))?;
         self.rows = 0;
-        self.client.execute("SELECT leasehold.write_v1($1::text::json)", &[&images]).await?;
+        self.client.execute("SELECT leasehold.write_v2($1::text::json)", &[&images]).await?;
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use super::connection::{self, CallError, within};
 
 /// The migrations in order. One that was released never changes.
-const MIGRATIONS: [(&str, &str); 7] = [
+const MIGRATIONS: [(&str, &str); 8] = [
     ("0001_ledger", include_str!("sql/0001_ledger.sql")),
     ("0002_load", include_str!("sql/0002_load.sql")),
     ("0003_write", include_str!("sql/0003_write.sql")),
@@ -16,6 +16,7 @@ const MIGRATIONS: [(&str, &str); 7] = [
     ("0005_hold", include_str!("sql/0005_hold.sql")),
     ("0006_confirm", include_str!("sql/0006_confirm.sql")),
     ("0007_sweeper", include_str!("sql/0007_sweeper.sql")),
+    ("0008_payments_in_flight", include_str!("sql/0008_payments_in_flight.sql")),
 ];
 
 /// How long a start waits for another one that migrates, and then for its own migrations.
