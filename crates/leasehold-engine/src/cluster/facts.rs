@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio_postgres::Client;
 
 use super::connection::{self, CALL_TIME_MAX, within};
-use super::{OpenLedgerError, config_of, migrate, unusable};
+use super::{OpenLedgerError, database_at, migrate, unusable};
 
 /// Connections that a server has to its ledger at most.
 pub const LEDGER_CONNECTIONS_MAX: u32 = 8;
@@ -66,7 +66,7 @@ pub struct LedgerFacts {
 
 /// Looks at the ledger at this address. It changes nothing, and need not have been used before.
 pub async fn ledger_facts(url: &str) -> Result<LedgerFacts, OpenLedgerError> {
-    let (client, _driver) = connection::plain(&config_of(url)?).await.map_err(unusable)?;
+    let (client, _driver) = connection::plain(&database_at(url)?).await.map_err(unusable)?;
     let ask = client.query_one(include_str!("sql/facts.sql"), &[]);
     let row = within(CALL_TIME_MAX, ask).await.map_err(unusable)?;
     let (has_tables, may_use): (bool, bool) = (row.get("has_tables"), row.get("may_use"));
