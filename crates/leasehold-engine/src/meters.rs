@@ -43,6 +43,9 @@ pub struct Meters {
     pub tables_behind: Gauge<i64, AtomicI64>,
     /// Holds that are kept although their payments are late.
     pub holds_overdue: Gauge<i64, AtomicI64>,
+    /// Of the gate, if there is one.
+    #[cfg(feature = "cluster")]
+    pub gate: Option<crate::GateMeters>,
     refused: Family<Reason, Counter>,
     /// The hot reasons, looked up once.
     refused_seat_taken: Counter,
@@ -74,6 +77,8 @@ impl Default for Meters {
             queue_depth: Gauge::default(),
             tables_behind: Gauge::default(),
             holds_overdue: Gauge::default(),
+            #[cfg(feature = "cluster")]
+            gate: None,
             refused_seat_taken: of("seat-taken"),
             refused_sold_out: of("sold-out"),
             refused,
@@ -160,5 +165,9 @@ impl Meters {
             "Holds that are kept although their payments are late",
             self.holds_overdue.clone(),
         );
+        #[cfg(feature = "cluster")]
+        if let Some(gate) = &self.gate {
+            gate.register(registry);
+        }
     }
 }

@@ -42,11 +42,11 @@ pub(crate) struct Reader {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, halls: Arc<Halls>, key: SecretKey) -> Self {
+    pub(crate) fn new(config: Config, halls: Arc<Halls>, meters: Meters, key: SecretKey) -> Self {
         Self {
             config,
             halls,
-            meters: Meters::default(),
+            meters,
             key,
             clock_ahead: AtomicI64::new(0),
             up: AtomicBool::new(true),
