@@ -1,4 +1,4 @@
-//! The end of a sale: when all turmoil is over, everything that is left can be sold, and no more than that.
+//! The end of a sale: when all turmoil is over, everything can be sold once more, and no more than that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,14 @@ use crate::workload::Workload;
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 impl Workload {
-    /// Finds out what became of every request under a key, ends all holds and blocks, and lets all buyers at once buy
-    /// what is left. Returns the event as it is then: everything sold. Panics when that takes longer than `time_max`.
+    /// Finds out what became of every request under a key, ends all holds, sales and blocks that the buyers know of,
+    /// and lets all of them at once buy everything. Returns the event as it is then: nothing is left. Panics when that
+    /// takes longer than `time_max`.
     pub async fn sell_out(&mut self, addresses: &[&str], time_max: Duration) -> EventView {
         let mut operator = self.doors(addresses, 0, 0);
         let (mut stage, mut seen) = ("nothing", None);
         let selling = async {
-            stage = "no holds and blocks";
+            stage = "everything given back";
             let settling = self.send_out(addresses, Buyer::settle);
             self.take_back(settling).await;
             self.end_holds(&mut operator).await;

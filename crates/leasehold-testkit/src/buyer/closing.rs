@@ -1,10 +1,11 @@
-//! What a buyer does when the turmoil is over: it finds out what became of its requests, and buys what is left.
+//! What a buyer does when the turmoil is over: it finds out what became of its requests, gives back what it has, and
+//! buys what is left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_api::{ConfirmHold, CreateHold, ItemSpec};
+use leasehold_api::{CancelBooking, ConfirmHold, CreateHold, ItemSpec};
 use leasehold_client::Request;
 
 use super::{Buyer, is_undecided};
@@ -17,11 +18,17 @@ const TTL_MS: u64 = 5_000;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Buyer {
-    /// Asks again whatever has no answer yet, and puts on sale what it keeps back as an operator.
+    /// Asks again whatever has no answer yet, then puts on sale again what it has bought or keeps back as an operator.
     pub(crate) async fn settle(mut self, mut doors: Doors) -> Self {
         while let Some(request) = self.unanswered.pop_front() {
             let answer = ask(&mut doors, request.clone()).await;
             self.learn(&request, &answer);
+        }
+        while let Some(booking) = self.bookings.first() {
+            let path = format!("/v1/bookings/{booking}/cancel");
+            let cancel = Request::post(path, &CancelBooking::default()).idempotency_key(self.next_key());
+            let answer = ask(&mut doors, cancel.clone()).await;
+            self.learn(&cancel, &answer);
         }
         while let Some(block) = self.blocks.first() {
             let path = format!("/v1/events/{}/blocks/{block}", self.shop.event);

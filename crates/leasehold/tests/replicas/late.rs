@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use leasehold_api::{BookingView, CreateEvent, ItemSpec, SeatSpec};
-use leasehold_testkit::servers::{Direction, FaultProxy, Postgres};
+use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisServer};
 use leasehold_testkit::{Answer, Desk, Granted, History};
 use tokio::task::JoinSet;
 
-use crate::replicas::{Replicas, launch};
+use crate::replicas::{Replicas, gated};
 use crate::round::Round;
 
 const TTL_MS: u64 = 1_000;
@@ -26,8 +26,8 @@ enum Told {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_confirm_is_revived_or_refused_and_never_a_second_sale() {
-    let ledger = Postgres::start();
-    let replicas = Replicas::start(|_| launch(&ledger.url()));
+    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
     let round = Round::begin("late", &replicas).await;
     let addresses = replicas.addresses();
     let (mut slow, mut proxies) = (Vec::new(), Vec::new());

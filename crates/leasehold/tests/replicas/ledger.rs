@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use leasehold_testkit::servers::{Direction, FaultProxy, Postgres};
+use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisServer};
 
-use crate::replicas::{Replicas, launch};
+use crate::replicas::{Replicas, gated};
 use crate::round::Round;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_is_restarted_and_killed() {
-    let mut ledger = Postgres::start();
-    let replicas = Replicas::start(|_| launch(&ledger.url()));
+    let (mut ledger, redis) = (Postgres::start(), RedisServer::start());
+    let replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
     let stops: [(&str, fn(&mut Postgres)); 2] =
         [("ledger-stopped", Postgres::stop), ("ledger-killed", Postgres::kill9)];
     for (name, stop) in stops {
@@ -28,13 +28,13 @@ async fn the_ledger_is_restarted_and_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_to_the_ledger_are_cut_late_silent_and_refused() {
-    let ledger = Postgres::start();
+    let (ledger, redis) = (Postgres::start(), RedisServer::start());
     let mut proxies = Vec::new();
     for _ in 0..3 {
         proxies.push(FaultProxy::start(ledger.address()).await);
     }
     let url = |proxy: &FaultProxy| format!("postgres://postgres@{}/postgres", proxy.address());
-    let replicas = Replicas::start(|number| launch(&url(&proxies[number])));
+    let replicas = Replicas::start(|number| gated(&url(&proxies[number]), &redis.url()));
     let round = Round::begin("ledger-proxy", &replicas).await;
 
     let mut cut = 0;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_testkit::servers::Postgres;
+use leasehold_testkit::servers::{Postgres, RedisServer};
 
-use crate::replicas::{REPLICAS, Replicas, launch};
+use crate::replicas::{REPLICAS, Replicas, gated, launch};
 use crate::round::Round;
 
 /// Most holds of the buyers are shorter than this.
@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_servers_sell_everything_exactly_once() {
+async fn three_servers_without_a_gate_sell_everything_exactly_once() {
     let ledger = Postgres::start();
     let replicas = Replicas::start(|_| launch(&ledger.url()));
     let round = Round::begin("calm", &replicas).await;
@@ -23,8 +23,8 @@ async fn three_servers_sell_everything_exactly_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_is_killed_and_another_stands_still_for_longer_than_holds_last() {
-    let ledger = Postgres::start();
-    let mut replicas = Replicas::start(|_| launch(&ledger.url()));
+    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let mut replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
     let round = Round::begin_with_patience("killed-and-paused", &replicas, PATIENCE).await;
 
     let before = round.moment();
@@ -44,8 +44,8 @@ async fn one_is_killed_and_another_stands_still_for_longer_than_holds_last() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_are_replaced_one_after_the_other() {
-    let ledger = Postgres::start();
-    let mut replicas = Replicas::start(|_| launch(&ledger.url()));
+    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let mut replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
     let round = Round::begin("rolling", &replicas).await;
     for number in 0..REPLICAS {
         round.moment();

@@ -22,6 +22,8 @@ const SERVICE_BACK_MAX: Duration = Duration::from_secs(15);
 /// How long after that everything can be sold: what a gate remembers wrongly it looks up again within half a minute.
 const SOLD_OUT_MAX: Duration = Duration::from_secs(40);
 const ACKNOWLEDGED_MIN: usize = 100;
+/// How many sales the buyers must have been able to make at the end; more than 30 units were given back before.
+const SALES_MIN: usize = 20;
 
 /// A sale that goes on.
 pub(crate) struct Round {
@@ -84,11 +86,15 @@ impl Round {
         tokio::time::sleep(WORK).await;
         let count = self.workload.end_round().await;
         let addresses: Vec<&str> = self.addresses.iter().map(String::as_str).collect();
-        let selling = Instant::now();
+        let (selling, earlier) = (Instant::now(), self.history.len());
         let view = self.workload.sell_out(&addresses, SOLD_OUT_MAX).await;
         let sold = selling.elapsed();
         assert_eq!((view.seats.sold, view.seats.total), (SEATS, SEATS), "{view:?}");
         assert!(view.pools.iter().all(|pool| pool.sold == pool.capacity), "{view:?}");
+        let is_sale =
+            |operation: &Operation| operation.request.path.ends_with("/confirm") && operation.acknowledged();
+        let sales = self.history.count_since(earlier, is_sale);
+        assert!(sales >= SALES_MIN, "{}: only {sales} sales were left to make", self.event);
 
         read_back(addresses[addresses.len() - 1], &self.history).await;
         let checked = check(&self.history);
