@@ -147,7 +147,7 @@ impl Log {
 
     async fn read(&mut self) -> Result<(), CallError> {
         if self.connection.is_none() {
-            let (client, driver) = connection::plain(&self.shared.config).await?;
+            let (client, driver) = connection::plain(&self.shared.database).await?;
             self.shared.admit(within(CALL_TIME_MAX, connection::epoch_of(&client)).await?)?;
             let follow = within(CALL_TIME_MAX, client.prepare(include_str!("sql/follow.sql"))).await?;
             self.connection = Some((client, follow, driver));

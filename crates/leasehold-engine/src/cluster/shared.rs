@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{Epoch, Timestamp};
+use leasehold_lock::PostgresDatabase;
 use tokio::sync::Mutex;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
 use super::connection::{self, CallError, Connection, Driver};
 use super::halls::Halls;
@@ -14,7 +15,7 @@ use crate::{EngineError, Meters, SecretKey};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    pub(crate) database: PostgresDatabase,
     pub(crate) halls: Arc<Halls>,
     pub(crate) meters: Meters,
     pub(crate) key: SecretKey,
@@ -42,9 +43,9 @@ pub(crate) struct Reader {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, halls: Arc<Halls>, meters: Meters, key: SecretKey) -> Self {
+    pub(crate) fn new(database: PostgresDatabase, halls: Arc<Halls>, meters: Meters, key: SecretKey) -> Self {
         Self {
-            config,
+            database,
             halls,
             meters,
             key,
@@ -59,7 +60,7 @@ impl Shared {
 
     /// A new connection to write on.
     pub(crate) async fn connect(&self) -> Result<Connection, CallError> {
-        let connection = Connection::open(&self.config).await?;
+        let connection = Connection::open(&self.database).await?;
         self.admit(connection.epoch)?;
         Ok(connection)
     }
@@ -84,7 +85,7 @@ impl Shared {
         match &*known {
             Some(reader) if !reader.client.is_closed() => Ok(Arc::clone(reader)),
             _ => {
-                let (client, driver) = connection::plain(&self.config).await?;
+                let (client, driver) = connection::plain(&self.database).await?;
                 let reader = Arc::new(Reader { client, _driver: driver });
                 *known = Some(Arc::clone(&reader));
                 Ok(reader)
