@@ -30,6 +30,7 @@ const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
   leasehold serve --listen 127.0.0.1:8080 --data /var/lib/leasehold/shop.db
   leasehold serve --locks redis://127.0.0.1:6379
   leasehold serve --ledger postgres://shop@db/shop --secret-key-file /etc/leasehold.key
+  leasehold serve --ledger postgres://shop@db/shop --gate redis-cluster://a:6379,b:6379,c:6379
   LEASEHOLD_EVENT_RATE=500:2000 leasehold serve --config leasehold.toml
 
 Every flag has a LEASEHOLD_* variable and a key in the configuration file, in this order of precedence.")]
@@ -125,8 +126,11 @@ async fn open(store: &Store) -> anyhow::Result<Arc<dyn Engine>> {
             });
             Ok(Arc::new(EmbeddedEngine::open(options)?))
         }
-        Store::Ledger { url, key } => {
-            let options = ClusterOptions::new(url, key.clone());
+        Store::Ledger { url, key, gate } => {
+            let mut options = ClusterOptions::new(url, key.clone());
+            if let Some(gate) = gate {
+                options = options.gate(gate);
+            }
             Ok(Arc::new(ClusterEngine::open(options).await.context("--ledger")?))
         }
     }

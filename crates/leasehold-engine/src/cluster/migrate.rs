@@ -19,6 +19,9 @@ const MIGRATIONS: [(&str, &str); 8] = [
     ("0008_payments_in_flight", include_str!("sql/0008_payments_in_flight.sql")),
 ];
 
+/// How many there are.
+pub(crate) const KNOWN: u32 = MIGRATIONS.len() as u32;
+
 /// How long a start waits for another one that migrates, and then for its own migrations.
 const MIGRATE_TIME_MAX: Duration = Duration::from_secs(120);
 

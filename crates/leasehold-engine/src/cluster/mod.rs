@@ -33,6 +33,7 @@ mod sweeper;
 mod worker;
 
 mod check;
+mod facts;
 mod history;
 mod reads;
 
@@ -52,6 +53,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 pub use check::{LedgerReport, check_ledger};
+pub use facts::{LEDGER_CONNECTIONS_MAX, LedgerFacts, ledger_facts};
 pub use gate::GateMeters;
 pub use import::{DataFile, MoveError, Moved};
 

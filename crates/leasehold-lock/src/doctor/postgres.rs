@@ -117,7 +117,8 @@ impl Settings {
     fn judge(&self, words: &Words, place: &str, chart: &mut Chart) {
         let thing = words.thing;
         chart.ok(words.reachable, place, format!("PostgreSQL {} answers", self.version));
-        self.secrecy.judge(words.encryption, place, "sslmode=require", chart);
+        let risk = "take and release locks";
+        self.secrecy.judge(words.encryption, place, "sslmode=require", risk, chart);
         if self.in_recovery {
             chart.problem(words.role, place, "a standby: it takes no writes. Name the primary");
         }
