@@ -160,3 +160,22 @@ async fn a_ledger_whose_leases_began_anew_is_swept_all_the_same() {
     assert_swept(&looks, &engine, &venue, 0).await;
     engine.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_sweep_any_more_lets_another_one() {
+    let (server, key) = (Postgres::start(), SecretKey::random());
+    let looks = look(&server).await;
+    let outdated = open(&server, &key).await;
+    let venue = create_event(&outdated, 1, 4).await;
+    let elected = successor(&looks, &BTreeSet::new()).await;
+    // As after a restore: it is not let in again when its connections have broken.
+    looks.batch_execute("UPDATE leasehold.ledger SET epoch = epoch + 1").await.unwrap();
+    let other = open(&server, &key).await;
+    for pid in &elected {
+        looks.execute("SELECT pg_terminate_backend($1)", &[pid]).await.unwrap();
+    }
+    successor(&looks, &elected).await;
+    assert_swept(&looks, &other, &venue, 0).await;
+    outdated.close().await;
+    other.close().await;
+}

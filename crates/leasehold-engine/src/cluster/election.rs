@@ -92,10 +92,7 @@ impl Election {
             if elected.guard.check().is_ok() {
                 return Some(elected.mandate);
             }
-            tracing::info!("this server does not sweep the ledger any more");
-            self.elected = None;
-            // The next lease is another acquisition. Its connections go with it.
-            self.candidate = Candidate::new(&self.database);
+            self.step_down();
         }
         if Instant::now() >= self.ask_at {
             self.ask().await;
@@ -145,7 +142,17 @@ impl Election {
         }
     }
 
-    /// Lets another server sweep at once.
+    /// Lets another server sweep: this one cannot, or is not to any more.
+    pub(crate) fn step_down(&mut self) {
+        if self.elected.take().is_some() {
+            tracing::info!("this server does not sweep the ledger any more");
+            // The next lease is another acquisition. The connections of this one go with it.
+            self.candidate = Candidate::new(&self.database);
+            self.ask_at = Instant::now() + 2 * ASK_EVERY;
+        }
+    }
+
+    /// Lets another server sweep at once, because this one stops.
     pub(crate) async fn resign(self) {
         if let Some(elected) = self.elected {
             // What is not answered by then is tried again in the background.

@@ -70,11 +70,15 @@ impl Sweeper {
             }
             let Err(error) = self.sweep(mandate, tidies).await else { continue };
             self.connection = None;
-            match error {
-                CallError::Outranked => self.election.was_outranked(),
-                // Said rarely: a ledger that is away is told of elsewhere.
-                error if tidies => tracing::warn!(%error, "the ledger could not be tidied"),
-                _ => {}
+            if matches!(error, CallError::Outranked) {
+                self.election.was_outranked();
+                continue;
+            }
+            // It may be this server alone that cannot.
+            self.election.step_down();
+            // Said rarely: a ledger that is away is told of elsewhere.
+            if tidies {
+                tracing::warn!(%error, "the ledger could not be tidied");
             }
         }
     }
