@@ -131,8 +131,8 @@ fn judge(facts: &LedgerFacts, place: &str) -> Vec<Finding> {
         if facts.encrypted { "encrypted" } else { "not encrypted, and does not leave this machine" },
         (
             Level::Warning,
-            "not encrypted: whoever is on the way can read the password and change what is sold. See to it \
-                          that the network is private",
+            "not encrypted: whoever is on the way can read the password and change what is sold. Use \
+             sslmode=require, or see to it that the network is private",
         ),
     );
     tables(facts, &mut notes);
@@ -143,7 +143,7 @@ fn judge(facts: &LedgerFacts, place: &str) -> Vec<Finding> {
         (
             Level::Problem,
             "fsync is off: a crash can lose sales that were acknowledged, and damage the database. Switch it \
-                          on",
+             on",
         ),
     );
     notes.either(
@@ -153,7 +153,7 @@ fn judge(facts: &LedgerFacts, place: &str) -> Vec<Finding> {
         (
             Level::Problem,
             "full_page_writes is off: a crash can damage pages for good, unless the file system writes them \
-                          whole. Switch it on",
+             whole. Switch it on",
         ),
     );
     let text = format!("synchronous_commit is {} there, and `on` in every server", facts.synchronous_commit);
@@ -165,7 +165,7 @@ fn judge(facts: &LedgerFacts, place: &str) -> Vec<Finding> {
         (
             Level::Warning,
             "autovacuum is off: every hold leaves rows behind, and the ledger gets slower all the time. \
-                          Switch it on",
+             Switch it on",
         ),
     );
     standbys(facts, &mut notes);
@@ -181,7 +181,7 @@ fn tables(facts: &LedgerFacts, notes: &mut Notes<'_>) {
         Some(found) if found > known => {
             let text = format!(
                 "it has {found} migrations and this program knows {known}: it is older than a server that \
-                                was here, and would not start"
+                 was here, and would not start"
             );
             notes.note(Level::Problem, "ledger-migrations", text);
         }
@@ -196,7 +196,7 @@ fn tables(facts: &LedgerFacts, notes: &mut Notes<'_>) {
         Some(found) => {
             let text = format!(
                 "it has {found} of {known} migrations, and this user may not add the others: start one \
-                                server as a user with CREATE on the database"
+                 server as a user with CREATE on the database"
             );
             notes.note(Level::Problem, "ledger-migrations", text);
         }
@@ -222,7 +222,7 @@ fn tables(facts: &LedgerFacts, notes: &mut Notes<'_>) {
             (
                 Level::Problem,
                 "this user may not read and write all tables: GRANT USAGE ON SCHEMA leasehold, and SELECT, \
-                              INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold",
+                 INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold",
             ),
         );
     }
@@ -269,8 +269,8 @@ fn connections(facts: &LedgerFacts, notes: &mut Notes<'_>) {
     let (all, used) = (facts.connections_max, facts.connections);
     let room = all.saturating_sub(used) / LEDGER_CONNECTIONS_MAX;
     let text = format!(
-        "{used} of {all} connections are in use; a server takes up to {LEDGER_CONNECTIONS_MAX}, so there is room for \
-         {room} more"
+        "{used} of {all} connections are in use; a server takes up to {LEDGER_CONNECTIONS_MAX}, and the one that sweeps \
+         two more, so there is room for {room} more"
     );
     match room {
         // A rolling upgrade has one more for a moment.
@@ -306,7 +306,7 @@ fn clock(facts: &LedgerFacts, notes: &mut Notes<'_>) {
             Level::Warning,
             &format!(
                 "{text}. It alone decides when a hold ends, so nothing is wrong now; but when somebody \
-                                   corrects it, holds end too early or too late. Keep it with NTP"
+                 corrects it, holds end too early or too late. Keep it with NTP"
             ),
         ),
     );
