@@ -12,7 +12,9 @@ mod lock;
 mod log;
 mod problem;
 
-pub use availability::{Availability, PoolCount, SeatChange, SeatCounts, StreamChange, StreamReset};
+pub use availability::{
+    Availability, PoolCount, SeatChange, SeatCounts, StreamChange, StreamHello, StreamPing, StreamReset,
+};
 pub use booking::{BookingView, CancelBooking, ConfirmHold};
 pub use event::{
     BlockView, BlockedUnits, CreateBlock, CreateEvent, EventList, EventView, LayoutSpec, PatchEvent,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
@@ -88,6 +89,11 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
 
     /// Whether it takes commands.
     fn is_ready(&self) -> bool;
+
+    /// How long ago events, availability and streams were last known to show everything that is durable.
+    ///
+    /// None while they do, give or take a second; an engine whose store is its own never says anything else.
+    fn behind(&self) -> Option<Duration>;
 
     /// What it counts.
     fn meters(&self) -> &Meters;

@@ -58,7 +58,7 @@ use crate::http::{
         (name = "operating", description = "For whoever runs the sale."),
         (name = "health", description = "For whoever runs the server."),
     ),
-    components(schemas(api::StreamReset))
+    components(schemas(api::StreamHello, api::StreamPing, api::StreamReset))
 )]
 struct Document;
 

@@ -47,6 +47,14 @@ export function wordsFor(problem, { limit = 0 } = {}) {
   }
 }
 
+/** Above the map while it may be old: the connection is lost, or the server has lost its own. */
+export function staleWords(staleMs) {
+  if (staleMs === 0) return 'Reconnecting. What you see may be out of date.';
+  const seconds = Math.round(staleMs / 1000);
+  const ago = seconds < 120 ? plural(seconds, 'second') : plural(Math.round(seconds / 60), 'minute');
+  return `This is how it stood ${ago} ago. Holding and paying may have to wait.`;
+}
+
 const ENDED = {
   expired: { tone: 'warn', title: 'Your time is over', text: 'Your seats went back on sale. If they are still free you can take them again.' },
   released: { tone: 'calm', title: 'Given back', text: 'Your seats are on sale again.' },

@@ -154,6 +154,7 @@ impl Log {
         }
         let Some((client, follow, _)) = &self.connection else { return Ok(()) };
         loop {
+            let begun = self.shared.machine_time();
             let halls: HashMap<i32, _> = self
                 .shared
                 .halls
@@ -178,6 +179,7 @@ impl Log {
                 }
             }
             if !full {
+                self.shared.note_current(begun);
                 self.shared.note_up(true);
                 return Ok(());
             }

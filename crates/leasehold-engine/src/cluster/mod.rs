@@ -38,6 +38,7 @@ mod import;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{BookingId, Epoch, Hold, HoldId, ItemRequest, Name, Refusal, Timestamp};
@@ -353,6 +354,10 @@ impl Engine for ClusterEngine {
         self.shared.is_up()
             && queue.as_ref().is_some_and(|queue| queue.capacity() > 0)
             && !tasks.iter().any(JoinHandle::is_finished)
+    }
+
+    fn behind(&self) -> Option<Duration> {
+        self.shared.behind()
     }
 
     fn meters(&self) -> &Meters {

@@ -1,7 +1,7 @@
 //! What callers, workers, the follower and the sweeper of one server share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{Epoch, Timestamp};
@@ -10,7 +10,10 @@ use tokio_postgres::{Client, Config};
 
 use super::connection::{self, CallError, Connection, Driver};
 use super::halls::Halls;
-use crate::{EngineError, Meters, SecretKey};
+use crate::{Clock, EngineError, Meters, SecretKey};
+
+/// Readers that were up to date so recently are so now, as far as anybody can say.
+const CURRENT_FOR: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -20,6 +23,10 @@ pub(crate) struct Shared {
     pub(crate) key: SecretKey,
     /// How far the ledger's clock is ahead of ours, in milliseconds. For people to see; it decides nothing.
     clock_ahead: AtomicI64,
+    /// Counts also while the machine sleeps, so that what is shown after that is known to be old.
+    clock: Clock,
+    /// When the readers last knew the whole log, by `clock`.
+    current_at: AtomicU64,
     /// Whether the last look at the ledger succeeded.
     up: AtomicBool,
     closed: AtomicBool,
@@ -43,7 +50,10 @@ pub(crate) struct Reader {
 
 impl Shared {
     pub(crate) fn new(config: Config, halls: Arc<Halls>, key: SecretKey) -> Self {
+        let clock = Clock::system();
         Self {
+            current_at: AtomicU64::new(clock.now().as_millis()),
+            clock,
             config,
             halls,
             meters: Meters::default(),
@@ -153,6 +163,26 @@ impl Shared {
     pub(crate) fn now(&self) -> Timestamp {
         let now = wall_millis() + self.clock_ahead.load(Ordering::Relaxed);
         Timestamp::from_millis(now.unsigned_abs())
+    }
+
+    /// The time of this machine, to be given to [`Self::note_current`].
+    pub(crate) fn machine_time(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The readers know everything that was in the log then.
+    pub(crate) fn note_current(&self, at: Timestamp) {
+        self.current_at.fetch_max(at.as_millis(), Ordering::SeqCst);
+    }
+
+    /// How long ago the readers last knew the whole log, unless that was just now.
+    pub(crate) fn behind(&self) -> Option<Duration> {
+        Some(self.since_current()).filter(|behind| *behind >= CURRENT_FOR)
+    }
+
+    fn since_current(&self) -> Duration {
+        let now = self.clock.now().as_millis();
+        Duration::from_millis(now.saturating_sub(self.current_at.load(Ordering::SeqCst)))
     }
 
     pub(crate) fn note_up(&self, up: bool) {

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
@@ -437,6 +438,10 @@ impl Engine for EmbeddedEngine {
 
     fn is_ready(&self) -> bool {
         !self.shared.closed.load(Ordering::SeqCst) && self.shared.queue.has_room()
+    }
+
+    fn behind(&self) -> Option<Duration> {
+        None
     }
 
     fn meters(&self) -> &Meters {
