@@ -10,7 +10,7 @@ use leasehold_core::{
 };
 
 use crate::{
-    Availability, EventSummary, HoldSecret, LogPage, LogQuery, Meters, Page, RefundsDue, SecretKey, Since,
+    Availability, EventSummary, HoldSecret, LogPage, LogQuery, Meters, Page, RefundsDue, Replica, SecretKey, Since,
     Subscription, Venue,
 };
 
@@ -77,6 +77,9 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
         secret: Option<HoldSecret>,
         key: IdempotencyKey,
     ) -> Result<Option<Done>, EngineError>;
+
+    /// The servers that share the store, this one among them; none when it is this server's own.
+    async fn replicas(&self) -> Result<Vec<Replica>, EngineError>;
 
     /// The secret of a hold, to be given to whoever created it.
     fn secret_of(&self, hold: HoldId) -> HoldSecret;

@@ -45,6 +45,7 @@ use crate::http::{
         locks::list,
         operator::log,
         operator::problems,
+        operator::replicas,
         health::alive,
         health::ready,
         health::metrics,

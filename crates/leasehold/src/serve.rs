@@ -75,7 +75,7 @@ impl Running {
         stop: CancellationToken,
     ) -> anyhow::Result<Self> {
         raise_descriptor_limit();
-        let engine = open(store).await?;
+        let engine = open(store, listen).await?;
         // After the store, which shows that no other server is on the same file.
         let beside = match store {
             Store::File(data) => data.as_path(),
@@ -116,7 +116,7 @@ impl Running {
 }
 
 /// The engine on this store: the one place that chooses it.
-async fn open(store: &Store) -> anyhow::Result<Arc<dyn Engine>> {
+async fn open(store: &Store, listen: SocketAddr) -> anyhow::Result<Arc<dyn Engine>> {
     match store {
         Store::File(data) => {
             let options = EmbeddedOptions::new(data).on_fatal(|message| {
@@ -126,7 +126,7 @@ async fn open(store: &Store) -> anyhow::Result<Arc<dyn Engine>> {
             Ok(Arc::new(EmbeddedEngine::open(options)?))
         }
         Store::Ledger { url, key } => {
-            let options = ClusterOptions::new(url, key.clone());
+            let options = ClusterOptions::new(url, key.clone()).listens_on(listen.to_string());
             Ok(Arc::new(ClusterEngine::open(options).await.context("--ledger")?))
         }
     }

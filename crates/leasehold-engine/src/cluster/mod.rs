@@ -27,12 +27,14 @@ mod remembered;
 mod follower;
 mod halls;
 mod shared;
+mod sight;
 mod sweeper;
 mod worker;
 
 mod check;
 mod history;
 mod reads;
+mod replicas;
 
 mod import;
 
@@ -47,6 +49,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Config;
 
 pub use check::{LedgerReport, check_ledger};
+pub(crate) use sight::Sight;
 pub use import::{DataFile, MoveError, Moved};
 
 use self::connection::{CALL_TIME_MAX, CallError, within};
@@ -59,7 +62,7 @@ use self::sweeper::Sweeper;
 use self::worker::Worker;
 use crate::{
     Availability, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage, LogQuery,
-    Meters, Page, RefundsDue, Request, SecretKey, Since, Subscription, Venue,
+    Meters, Page, RefundsDue, Replica, Request, SecretKey, Since, Subscription, Venue,
 };
 
 /// Connections on which a server writes, unless told otherwise.
@@ -74,6 +77,7 @@ pub struct ClusterOptions {
     key: SecretKey,
     queue_length_max: usize,
     writers: usize,
+    listens_on: Option<String>,
 }
 
 /// See this module's documentation.
@@ -112,12 +116,18 @@ impl ClusterOptions {
     ///
     /// Every server on one ledger needs the same key; the ledger keeps a code of it and refuses another one.
     pub fn new(url: impl Into<String>, key: SecretKey) -> Self {
-        Self { url: url.into(), key, queue_length_max: 16_384, writers: WRITERS }
+        Self { url: url.into(), key, queue_length_max: 16_384, writers: WRITERS, listens_on: None }
     }
 
     /// Sheds commands when this many wait.
     pub fn queue_length_max(mut self, length: usize) -> Self {
         self.queue_length_max = length.max(1);
+        self
+    }
+
+    /// Names this server to the others by the address that it listens on.
+    pub fn listens_on(mut self, address: impl Into<String>) -> Self {
+        self.listens_on = Some(address.into());
         self
     }
 
@@ -144,7 +154,8 @@ impl ClusterEngine {
             MigrateError::Call(error) => unusable(error),
         })?;
         let (epoch, now) = admit(&config, &options.key).await?;
-        let shared = Arc::new(Shared::new(config, Arc::new(Halls::new(epoch)), options.key));
+        let name = replicas::name_of_this_server(options.listens_on.as_deref());
+        let shared = Arc::new(Shared::new(config, name, Arc::new(Halls::new(epoch)), options.key));
         shared.note_time(now);
         let (queue, jobs) = mpsc::channel(options.queue_length_max);
         let jobs = Arc::new(Mutex::new(jobs));
@@ -335,6 +346,12 @@ impl Engine for ClusterEngine {
         remembered::done_of(&row, &key, &self.shared.halls).map(Some)
     }
 
+    async fn replicas(&self) -> Result<Vec<Replica>, EngineError> {
+        let this = &self.shared.name;
+        let look = |reader: Arc<Reader>| async move { replicas::connected(&reader.client, this).await };
+        self.shared.read(look).await
+    }
+
     fn secret_of(&self, hold: HoldId) -> HoldSecret {
         self.shared.key.secret_of(hold)
     }
@@ -357,7 +374,7 @@ impl Engine for ClusterEngine {
     }
 
     fn behind(&self) -> Option<Duration> {
-        self.shared.behind()
+        self.shared.sight.behind()
     }
 
     fn meters(&self) -> &Meters {

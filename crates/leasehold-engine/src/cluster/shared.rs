@@ -1,7 +1,7 @@
 //! What callers, workers, the follower and the sweeper of one server share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{Epoch, Timestamp};
@@ -10,25 +10,20 @@ use tokio_postgres::{Client, Config};
 
 use super::connection::{self, CallError, Connection, Driver};
 use super::halls::Halls;
-use crate::{Clock, EngineError, Meters, SecretKey};
-
-/// Readers that were up to date so recently are so now, as far as anybody can say.
-const CURRENT_FOR: Duration = Duration::from_secs(1);
+use super::sight::Sight;
+use crate::{EngineError, Meters, SecretKey};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
+    /// What this server calls itself where the others see it.
+    pub(crate) name: String,
     pub(crate) halls: Arc<Halls>,
     pub(crate) meters: Meters,
+    pub(crate) sight: Sight,
     pub(crate) key: SecretKey,
     /// How far the ledger's clock is ahead of ours, in milliseconds. For people to see; it decides nothing.
     clock_ahead: AtomicI64,
-    /// Counts also while the machine sleeps, so that what is shown after that is known to be old.
-    clock: Clock,
-    /// When the readers last knew the whole log, by `clock`.
-    current_at: AtomicU64,
-    /// Whether the last look at the ledger succeeded.
-    up: AtomicBool,
     closed: AtomicBool,
     /// The ledger was found in another epoch: what this server knows is of one that is no more.
     outdated: AtomicBool,
@@ -49,17 +44,16 @@ pub(crate) struct Reader {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, halls: Arc<Halls>, key: SecretKey) -> Self {
-        let clock = Clock::system();
+    pub(crate) fn new(config: Config, name: String, halls: Arc<Halls>, key: SecretKey) -> Self {
+        let sight = Sight::new();
         Self {
-            current_at: AtomicU64::new(clock.now().as_millis()),
-            clock,
             config,
+            name,
             halls,
-            meters: Meters::default(),
+            meters: Meters::of_ledger(sight.clone()),
+            sight,
             key,
             clock_ahead: AtomicI64::new(0),
-            up: AtomicBool::new(true),
             closed: AtomicBool::new(false),
             outdated: AtomicBool::new(false),
             reader: Lane::default(),
@@ -70,8 +64,23 @@ impl Shared {
     /// A new connection to write on.
     pub(crate) async fn connect(&self) -> Result<Connection, CallError> {
         let connection = Connection::open(&self.config).await?;
+        self.sight.connections.inc();
         self.admit(connection.epoch)?;
         Ok(connection)
+    }
+
+    /// A new connection to read from.
+    async fn connect_to_read(&self, config: &Config) -> Result<(Client, Driver), CallError> {
+        let connected = connection::plain(config).await?;
+        self.sight.connections.inc();
+        Ok(connected)
+    }
+
+    /// The same under this server's own name: one that lives has exactly one.
+    pub(crate) async fn connect_by_name(&self) -> Result<(Client, Driver), CallError> {
+        let mut config = self.config.clone();
+        config.application_name(&self.name);
+        self.connect_to_read(&config).await
     }
 
     /// Refuses a ledger in another epoch than at the start, and this server with it: its fences would be too low.
@@ -94,7 +103,7 @@ impl Shared {
         match &*known {
             Some(reader) if !reader.client.is_closed() => Ok(Arc::clone(reader)),
             _ => {
-                let (client, driver) = connection::plain(&self.config).await?;
+                let (client, driver) = self.connect_to_read(&self.config).await?;
                 let reader = Arc::new(Reader { client, _driver: driver });
                 *known = Some(Arc::clone(&reader));
                 Ok(reader)
@@ -165,37 +174,8 @@ impl Shared {
         Timestamp::from_millis(now.unsigned_abs())
     }
 
-    /// The time of this machine, to be given to [`Self::note_current`].
-    pub(crate) fn machine_time(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    /// The readers know everything that was in the log then.
-    pub(crate) fn note_current(&self, at: Timestamp) {
-        self.current_at.fetch_max(at.as_millis(), Ordering::SeqCst);
-    }
-
-    /// How long ago the readers last knew the whole log, unless that was just now.
-    pub(crate) fn behind(&self) -> Option<Duration> {
-        Some(self.since_current()).filter(|behind| *behind >= CURRENT_FOR)
-    }
-
-    fn since_current(&self) -> Duration {
-        let now = self.clock.now().as_millis();
-        Duration::from_millis(now.saturating_sub(self.current_at.load(Ordering::SeqCst)))
-    }
-
-    pub(crate) fn note_up(&self, up: bool) {
-        if self.up.swap(up, Ordering::SeqCst) != up {
-            match up {
-                true => tracing::info!("the ledger answers"),
-                false => tracing::warn!("the ledger does not answer"),
-            }
-        }
-    }
-
     pub(crate) fn is_up(&self) -> bool {
-        self.up.load(Ordering::SeqCst) && !self.outdated.load(Ordering::SeqCst) && !self.is_closed()
+        self.sight.is_up() && !self.outdated.load(Ordering::SeqCst) && !self.is_closed()
     }
 
     pub(crate) fn close(&self) {

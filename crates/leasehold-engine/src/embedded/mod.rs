@@ -55,7 +55,7 @@ use self::store::Store;
 use self::writer::Writer;
 use crate::{
     Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage,
-    LogQuery, Meters, Outcome, Page, RefundsDue, Request, SecretKey, Since, Subscription, Venue,
+    LogQuery, Meters, Outcome, Page, RefundsDue, Replica, Request, SecretKey, Since, Subscription, Venue,
 };
 
 /// Holds that one read looks at, while commands wait.
@@ -422,6 +422,10 @@ impl Engine for EmbeddedEngine {
             Some(seq) => self.replay(seq, key).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    async fn replicas(&self) -> Result<Vec<Replica>, EngineError> {
+        Ok(Vec::new())
     }
 
     fn secret_of(&self, hold: HoldId) -> HoldSecret {

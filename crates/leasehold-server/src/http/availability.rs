@@ -10,7 +10,7 @@ use http::{HeaderMap, StatusCode};
 use leasehold_api::{Availability as View, Problem, SeatChange};
 use leasehold_engine::{Availability, EventSummary, Since, Snapshot, Venue, Version};
 
-use super::{Encoded, Kept, aged, json, stale_ms, venue};
+use super::{Encoded, Kept, aged, json, millis, venue};
 use crate::app::App;
 use crate::problem::ApiError;
 use crate::query::Query;
@@ -55,14 +55,14 @@ pub(crate) async fn read(
             let changes = seats.iter().map(|update| SeatChange(update.seat.0, wire::letter(update.status)));
             let mut view = view(&venue, &summary);
             view.changes = Some(changes.collect());
-            view.stale_ms = stale_ms(behind);
+            view.stale_ms = millis(behind);
             return Ok(aged(json(StatusCode::OK, &view), behind));
         }
     }
     if behind.is_some() {
         // Always in full, and without a tag: who does not know how it stands cannot say that nothing changed.
         let mut view = full_view(&venue, &snapshot(&app, &venue).await?);
-        view.stale_ms = stale_ms(behind);
+        view.stale_ms = millis(behind);
         return Ok(aged(json(StatusCode::OK, &view), behind));
     }
     let ready = app.availability.ready(&app, &venue).await?;

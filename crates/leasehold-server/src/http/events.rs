@@ -8,7 +8,7 @@ use leasehold_api::{Code, CreateEvent, EventList, EventView, PatchEvent, Problem
 use leasehold_core::{Command, Name, SeatNo, UpdateEvent};
 use leasehold_engine::Venue;
 
-use super::{Write, aged, answer, json, stale_ms, venue};
+use super::{Write, aged, answer, json, millis, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, EVENT_BYTES_MAX, parse};
 use crate::problem::ApiError;
@@ -48,7 +48,7 @@ pub(crate) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> R
     let behind = app.engine.behind();
     let page = app.engine.events(after.as_ref(), limit).await?;
     let view = |(venue, summary): &(_, _)| {
-        EventView { stale_ms: stale_ms(behind), ..wire::event_view(venue, summary) }
+        EventView { stale_ms: millis(behind), ..wire::event_view(venue, summary) }
     };
     let events: Vec<EventView> = page.items.iter().map(view).collect();
     let next = events.last().filter(|_| page.more).map(|event| event.id.clone());
@@ -70,7 +70,7 @@ pub(crate) async fn read(
     let behind = app.engine.behind();
     let summary = app.engine.event(&venue).await?;
     let mut view = wire::event_view(&venue, &summary);
-    view.stale_ms = stale_ms(behind);
+    view.stale_ms = millis(behind);
     view.sections = sections(&venue);
     if with_seats {
         let seats =

@@ -112,9 +112,9 @@ pub(crate) fn aged(response: Response, behind: Option<Duration>) -> Response {
     response
 }
 
-/// The same for the answer itself.
-pub(crate) fn stale_ms(behind: Option<Duration>) -> Option<u64> {
-    behind.map(|behind| u64::try_from(behind.as_millis()).unwrap_or(u64::MAX))
+/// A time as it stands in answers.
+pub(crate) fn millis(time: Option<Duration>) -> Option<u64> {
+    time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The answer to a command, marked when it was given before. Not to be cached: it may have a secret in it.

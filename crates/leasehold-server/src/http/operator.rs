@@ -3,12 +3,14 @@
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::StatusCode;
-use leasehold_api::{LogEntryView, LogView, Problem, SeatOwnerView, TroubleList, TroubleView};
+use leasehold_api::{
+    LogEntryView, LogView, Problem, ReplicaList, ReplicaView, SeatOwnerView, TroubleList, TroubleView,
+};
 use leasehold_core::{Epoch, HoldId, Kind, Reference, SeatNo};
 use leasehold_engine::{About, Change, LogPage, LogQuery, SeatOwner, SeatUpdate, Venue, Version};
 
 use super::availability::version_seen;
-use super::{json, private, venue};
+use super::{json, millis, private, venue};
 use crate::app::App;
 use crate::problem::ApiError;
 use crate::query::Query;
@@ -66,6 +68,21 @@ pub(crate) async fn problems(State(app): State<App>) -> Response {
         request_id: trouble.request_id,
     });
     private(json(StatusCode::OK, &TroubleList { problems: problems.collect() }))
+}
+
+/// Lists the servers on the ledger; none for a server on a data file.
+#[utoipa::path(get, path = "/v1/operator/replicas", tag = "operating", responses(
+    (status = 200, body = ReplicaList), (status = 503, description = "the ledger is gone", body = Problem)))]
+pub(crate) async fn replicas(State(app): State<App>) -> Result<Response, ApiError> {
+    let replicas = app.engine.replicas().await?.into_iter().map(|replica| ReplicaView {
+        id: replica.id,
+        version: replica.version,
+        listens_on: replica.listens_on,
+        connects_from: replica.connects_from,
+        quiet_ms: millis(replica.quiet_for),
+        is_this: replica.is_this,
+    });
+    Ok(private(json(StatusCode::OK, &ReplicaList { replicas: replicas.collect() })))
 }
 
 /// What is asked about: one thing, or anything.

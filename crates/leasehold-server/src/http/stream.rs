@@ -15,7 +15,7 @@ use leasehold_api::{Code, Problem, SeatChange, StreamChange, StreamHello, Stream
 use leasehold_engine::{Change, Since, StreamStep, Subscription, Venue, Version};
 
 use super::availability::version_seen;
-use super::{stale_ms, venue};
+use super::{millis, venue};
 use crate::app::{App, Permit};
 use crate::problem::ApiError;
 use crate::query::Query;
@@ -127,7 +127,7 @@ impl Reader {
 
     /// How far it is behind, which the client is about to be told.
     fn stale_ms(&mut self) -> Option<u64> {
-        let stale_ms = stale_ms(self.app.engine.behind());
+        let stale_ms = millis(self.app.engine.behind());
         self.was_behind = stale_ms.is_some();
         stale_ms
     }
