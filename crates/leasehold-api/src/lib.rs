@@ -26,9 +26,7 @@ pub use hold::{
     PaymentView, RefundList, RefundView, RevokeHold,
 };
 pub use lock::{AcquireLock, LockGrant, LockList, LockRelease, LockRenewal, LockView, RenewLock, TtlAdvice};
-pub use log::{
-    LogEntryView, LogView, ReplicaList, ReplicaView, SeatOwnerView, TroubleList, TroubleView,
-};
+pub use log::{LogEntryView, LogView, ReplicaList, ReplicaView, SeatOwnerView, TroubleList, TroubleView};
 pub use problem::{Code, Problem};
 
 /// The header that carries a hold's secret.

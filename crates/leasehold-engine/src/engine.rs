@@ -10,8 +10,8 @@ use leasehold_core::{
 };
 
 use crate::{
-    Availability, EventSummary, HoldSecret, LogPage, LogQuery, Meters, Page, RefundsDue, Replica, SecretKey, Since,
-    Subscription, Venue,
+    Availability, EventSummary, HoldSecret, LogPage, LogQuery, Meters, Page, RefundsDue, Replica, SecretKey,
+    Since, Subscription, Venue,
 };
 
 /// A durable, concurrent home of the rules.

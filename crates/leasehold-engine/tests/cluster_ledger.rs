@@ -257,7 +257,9 @@ async fn a_server_of_an_earlier_epoch_writes_nothing_more_and_says_that_it_is_no
     // What whoever restores a backup does; the connections of before are gone with the restored server.
     bench.run("UPDATE leasehold.ledger SET epoch = epoch + 1").await;
     bench
-        .run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'leasehold%'")
+        .run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'leasehold%'",
+        )
         .await;
     let refused = bench.ask(hold_seat(&venue, 1, LONG_MS)).await.unwrap();
     assert!(is_unavailable(&refused) || matches!(refused, Err(EngineError::Unknown)), "{refused:?}");

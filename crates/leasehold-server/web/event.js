@@ -103,7 +103,7 @@ function show(what, { quietly = true } = {}) {
   const make_ = {
     choose: () => chooseView({ map, onHold: hold }),
     hold: () => holdView({ map, cart, checkout, onExtend: extend, onRelease: release, onPay: () => show('till', { quietly: false }), onSpeak: speak }),
-    till: () => tillView({ cart, onGo: begin, onBack: () => show('hold', { quietly: false }) }),
+    till: () => tillView({ cart, onGo: begin, onBack: () => show('hold', { quietly: false }), onSpeak: speak }),
     paying: () => payingView({ map, cart }),
     done: () => doneView({ map, booking: cart.booking, onMore: more }),
   };

@@ -70,7 +70,9 @@ fn reads_say_how_old_they_are_while_the_ledger_is_gone_and_no_longer() {
     ledger.kill9();
     let old = until(address, AVAILABILITY, |answer| answer.header("age").is_some());
     let since = format!("{AVAILABILITY}?since={}", version.as_str().unwrap());
-    for (path, headers) in [(AVAILABILITY, &[][..]), (AVAILABILITY, &known), (&since, &[]), ("/v1/events/gala", &[])] {
+    for (path, headers) in
+        [(AVAILABILITY, &[][..]), (AVAILABILITY, &known), (&since, &[]), ("/v1/events/gala", &[])]
+    {
         let answer = ask(address, "GET", path, headers, "");
         assert_eq!((answer.status, answer.header("etag")), (200, None), "{path}: {answer:?}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");

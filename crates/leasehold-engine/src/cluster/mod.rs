@@ -49,8 +49,8 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Config;
 
 pub use check::{LedgerReport, check_ledger};
-pub(crate) use sight::Sight;
 pub use import::{DataFile, MoveError, Moved};
+pub(crate) use sight::Sight;
 
 use self::connection::{CALL_TIME_MAX, CallError, within};
 use self::desk::Job;

@@ -111,8 +111,7 @@ impl Collector for Sight {
         up.encode(metric)?;
         let behind = ConstGauge::new(self.inside.since_current().as_secs_f64());
         let help = "Since readers last knew the whole log";
-        let metric =
-            encoder.encode_descriptor("behind", help, Some(&Unit::Seconds), behind.metric_type())?;
+        let metric = encoder.encode_descriptor("behind", help, Some(&Unit::Seconds), behind.metric_type())?;
         behind.encode(metric)
     }
 }

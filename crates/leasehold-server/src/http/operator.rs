@@ -14,6 +14,7 @@ use super::{json, millis, private, venue};
 use crate::app::App;
 use crate::problem::ApiError;
 use crate::query::Query;
+use crate::recent::Deed;
 use crate::wire;
 
 /// Entries on one page.
@@ -126,10 +127,12 @@ fn view(app: &App, venue: &Venue, page: &LogPage, asked: Option<SeatNo>, epoch: 
 }
 
 fn entry(app: &App, venue: &Venue, change: &Change, asked: Option<SeatNo>) -> LogEntryView {
-    let reason = change
-        .hold
-        .filter(|_| change.kind == Kind::HoldRevoked)
-        .and_then(|hold| app.recently.reasons.last(|reason| reason.hold == hold).map(|reason| reason.words));
+    let deed = match change.kind {
+        Kind::HoldRevoked => change.hold.map(Deed::Revoked),
+        Kind::BlockCreated => Some(Deed::Blocked(venue.number, change.at)),
+        _ => None,
+    };
+    let reason = deed.and_then(|deed| app.recently.reasons.last(|reason| reason.of == deed));
     // The seat that is asked about is always among those shown.
     let (first, others): (Vec<&SeatUpdate>, Vec<&SeatUpdate>) =
         change.seats.iter().partition(|update| asked.is_some_and(|seat| seat == update.seat));
@@ -145,7 +148,7 @@ fn entry(app: &App, venue: &Venue, change: &Change, asked: Option<SeatNo>) -> Lo
         at: wire::time(change.at),
         kind: change.kind.as_str().to_owned(),
         hold_id: change.hold.map(|hold| hold.to_string()),
-        reason,
+        reason: reason.map(|reason| reason.words),
         seats: seats.collect(),
         seats_left_out: change.seats.len().saturating_sub(SEATS_PER_ENTRY_MAX),
         pools: pools.collect(),

@@ -82,7 +82,9 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     assert_accessible(&mut operator, "a cluster without its ledger").await;
     ledger.restart();
     operator.until(&says("leasehold_ledger_up", "Answers")).await;
-    operator.until("Number(document.querySelector('[data-of=leasehold_ledger_lost_total]')?.textContent) >= 1").await;
+    operator
+        .until("Number(document.querySelector('[data-of=leasehold_ledger_lost_total]')?.textContent) >= 1")
+        .await;
     operator.until("document.getElementById('replicas-unknown').hidden").await;
     operator.assert_no_complaints().await;
 }
