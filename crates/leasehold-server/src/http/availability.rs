@@ -61,7 +61,7 @@ pub(crate) async fn read(
     }
     if behind.is_some() {
         // Always in full, and without a tag: who does not know how it stands cannot say that nothing changed.
-        let mut view = full_view(&venue, &snapshot(&app, &venue).await?);
+        let mut view = full_view(&venue, &*snapshot(&app, &venue).await?);
         view.stale_ms = millis(behind);
         return Ok(aged(json(StatusCode::OK, &view), behind));
     }

@@ -47,11 +47,9 @@ pub(crate) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> R
     let after = after.map_err(|bad| ApiError::invalid(format!("after {bad}")))?;
     let behind = app.engine.behind();
     let page = app.engine.events(after.as_ref(), limit).await?;
-    let view = |(venue, summary): &(_, _)| EventView {
-        stale_ms: millis(behind),
-        ..wire::event_view(venue, summary)
-    };
-    let events: Vec<EventView> = page.items.iter().map(view).collect();
+    let mut events: Vec<EventView> =
+        page.items.iter().map(|(venue, summary)| wire::event_view(venue, summary)).collect();
+    events.iter_mut().for_each(|event| event.stale_ms = millis(behind));
     let next = events.last().filter(|_| page.more).map(|event| event.id.clone());
     Ok(aged(json(StatusCode::OK, &EventList { events, next }), behind))
 }
