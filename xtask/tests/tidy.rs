@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 const ARROWS: [(&str, &[&str]); 8] = [
     ("leasehold-core", &[]),
     ("leasehold-api", &[]),
-    ("leasehold-engine", &["leasehold-core"]),
+    // Its cluster engine is built on the locks' connections, and its sweeper holds one.
+    ("leasehold-engine", &["leasehold-core", "leasehold-lock"]),
     ("leasehold-lock", &["leasehold-core"]),
     ("leasehold-server", &["leasehold-api", "leasehold-core", "leasehold-engine", "leasehold-lock"]),
     ("leasehold-client", &["leasehold-api"]),

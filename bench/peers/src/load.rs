@@ -146,7 +146,7 @@ pub(crate) async fn run(
 /// A POST with a JSON body.
 pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
     format!(
-        "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()
@@ -154,7 +154,7 @@ pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
 
 /// A GET.
 pub(crate) fn get(path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n").into_bytes()
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {

@@ -127,10 +127,11 @@ impl Feed {
         self.lock().summary.version.number
     }
 
-    /// Looks at how the seats stand.
+    /// Looks at how the event and its seats stand.
     #[cfg(feature = "cluster")]
-    pub(crate) fn with_seats<T>(&self, look: impl FnOnce(&[SeatStatus]) -> T) -> T {
-        look(&self.lock().seats)
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&EventSummary, &[SeatStatus]) -> T) -> T {
+        let inside = self.lock();
+        look(&inside.summary, &inside.seats)
     }
 
     pub(crate) fn summary(&self) -> EventSummary {

@@ -54,7 +54,8 @@ mod embedded;
 pub use clock::Clock;
 #[cfg(feature = "cluster")]
 pub use cluster::{
-    ClusterEngine, ClusterOptions, DataFile, LedgerReport, MoveError, Moved, OpenLedgerError, check_ledger,
+    ClusterEngine, ClusterOptions, DataFile, GateMeters, LedgerReport, MoveError, Moved, OpenLedgerError,
+    check_ledger,
 };
 pub use embedded::{CheckReport, EmbeddedEngine, EmbeddedOptions, OpenError, backup_file, check_file};
 pub use engine::{Done, Engine, EngineError, IdempotencyKey, Outcome, Request};

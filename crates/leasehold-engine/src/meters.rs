@@ -49,6 +49,9 @@ pub struct Meters {
     /// What a server on a ledger sees of it.
     #[cfg(feature = "cluster")]
     ledger: Option<Sight>,
+    /// Of the gate, if there is one.
+    #[cfg(feature = "cluster")]
+    pub gate: Option<crate::GateMeters>,
     refused: Family<Reason, Counter>,
     /// The hot reasons, looked up once.
     refused_seat_taken: Counter,
@@ -82,6 +85,8 @@ impl Default for Meters {
             holds_overdue: Gauge::default(),
             #[cfg(feature = "cluster")]
             ledger: None,
+            #[cfg(feature = "cluster")]
+            gate: None,
             refused_seat_taken: of("seat-taken"),
             refused_sold_out: of("sold-out"),
             refused,
@@ -177,6 +182,10 @@ impl Meters {
         #[cfg(feature = "cluster")]
         if let Some(ledger) = &self.ledger {
             ledger.register(registry.sub_registry_with_prefix("ledger"));
+        }
+        #[cfg(feature = "cluster")]
+        if let Some(gate) = &self.gate {
+            gate.register(registry);
         }
     }
 }

@@ -13,12 +13,13 @@ use leasehold_testkit::engine_suite::EngineStore;
 use leasehold_testkit::engine_suite::model::{
     Effort, ModelStore, answers_as_the_rules_do_also_after_restarts,
 };
-use leasehold_testkit::servers::{ClockShift, Postgres};
+use leasehold_testkit::servers::{ClockShift, Postgres, RedisCluster};
 use tokio_postgres::{Client, NoTls};
 
 /// A database of its own on a server that all share.
 struct Ledger {
     url: String,
+    gate: Option<String>,
     key: SecretKey,
     clock: ClockShift,
     looks: Client,
@@ -42,7 +43,10 @@ fn right_time_ms() -> i64 {
 #[async_trait]
 impl EngineStore for Ledger {
     async fn open(&self) -> Arc<dyn Engine> {
-        let options = ClusterOptions::new(&self.url, self.key.clone());
+        let mut options = ClusterOptions::new(&self.url, self.key.clone());
+        if let Some(gate) = &self.gate {
+            options = options.gate(gate);
+        }
         Arc::new(ClusterEngine::open(options).await.expect("the ledger opens"))
     }
 }
@@ -94,8 +98,20 @@ impl ModelStore for Ledger {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_engine_answers_as_the_rules_do_also_after_restarts() {
-    let (clock, shift_ms) = (ClockShift::new(), Arc::new(AtomicI64::new(0)));
-    let server = Postgres::options().clock(&clock).start();
+    drive(&ClockShift::new(), None, 16).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_engine_behind_a_gate_answers_as_the_rules_do_also_after_restarts() {
+    let clock = ClockShift::new();
+    let cluster = RedisCluster::options().clock(&clock).start();
+    let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
+    drive(&clock, Some(gate), 8).await;
+}
+
+async fn drive(clock: &ClockShift, gate: Option<String>, seeds: u64) {
+    let shift_ms = Arc::new(AtomicI64::new(0));
+    let server = Postgres::options().clock(clock).start();
     let databases = AtomicU32::new(0);
     let make = async || {
         let name = format!("model_{}", databases.fetch_add(1, Ordering::SeqCst));
@@ -104,6 +120,7 @@ async fn the_engine_answers_as_the_rules_do_also_after_restarts() {
         let url = format!("postgres://postgres@{}/{name}", server.address());
         Ledger {
             url,
+            gate: gate.clone(),
             key: SecretKey::random(),
             clock: clock.clone(),
             looks,
@@ -111,5 +128,5 @@ async fn the_engine_answers_as_the_rules_do_also_after_restarts() {
             ahead_ms: AtomicI64::new(i64::MIN),
         }
     };
-    answers_as_the_rules_do_also_after_restarts(Effort { seeds: 16, commands: 200 }, make).await;
+    answers_as_the_rules_do_also_after_restarts(Effort { seeds, commands: 200 }, make).await;
 }

@@ -30,6 +30,11 @@ mod clock;
 pub mod doctor;
 mod error;
 mod lease;
+/// A connection to Redis and scripts on it, for what is built beside locks.
+#[cfg(feature = "redis")]
+pub mod link {
+    pub use crate::redis::link::{Link, Lua};
+}
 mod locker;
 mod memory;
 mod name;

@@ -2,13 +2,16 @@
 
 use std::net::IpAddr;
 
-use http::{Method, Request, Version, header};
+use http::header::{self, HeaderName};
+use http::{Method, Request, Version};
 
 use crate::config::{Operators, ServerConfig};
 use crate::problem::ApiError;
 
 /// Paths that begin so are for operators.
 const PATHS: [&str; 2] = ["/console", "/v1/operator/"];
+/// Where a browser says whose page asks.
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What proxies add to a request that they pass on.
 const PASSED_ON: [&str; 9] = [
     "forwarded",
@@ -37,7 +40,7 @@ pub(crate) struct Ends {
 /// the operator's own browser ask, under this machine's name or under one of its own that leads here.
 pub(crate) fn check<B>(config: &ServerConfig, ends: Ends, request: &Request<B>) -> Result<(), ApiError> {
     let headers = request.headers();
-    let site = headers.get("sec-fetch-site");
+    let site = headers.get(SITE);
     let is_own_page = site.is_none_or(|site| site == "same-origin" || site == "none");
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if !is_own_page && !is_read {
@@ -46,15 +49,19 @@ pub(crate) fn check<B>(config: &ServerConfig, ends: Ends, request: &Request<B>) 
     if config.operators == Operators::Anywhere {
         return Ok(());
     }
-    let is_passed_on = PASSED_ON.iter().any(|name| headers.contains_key(*name))
-        || config.trusted_proxies.iter().any(|proxies| proxies.contains(ends.peer));
     let host = headers.get(header::HOST).map(|host| host.to_str().is_ok_and(is_this_machine));
+    let is_operators = PATHS.iter().any(|start| request.uri().path().starts_with(start));
+    // Nearly every request ends here.
+    if !is_operators && (host != Some(false) || !ends.is_loopback_only) {
+        return Ok(());
+    }
+    let is_passed_on = headers.keys().any(|name| PASSED_ON.contains(&name.as_str()))
+        || config.trusted_proxies.iter().any(|proxies| proxies.contains(ends.peer));
     if ends.is_loopback_only && !is_passed_on && host == Some(false) {
         return Err(ApiError::not_found().detail(
             "this server is asked for as 127.0.0.1 or localhost, or through a proxy named in --trusted-proxies",
         ));
     }
-    let is_operators = PATHS.iter().any(|start| request.uri().path().starts_with(start));
     // Proxies that add nothing speak an old HTTP, as nginx does unless it is told otherwise; browsers do not.
     let is_operator = ends.peer.is_loopback()
         && !is_passed_on

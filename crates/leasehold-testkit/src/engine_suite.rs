@@ -84,6 +84,28 @@ macro_rules! engine_suite {
     };
 }
 
+/// Makes one test of all promises, for stores that take long to start. The argument is an async closure that gives
+/// another store on the same servers.
+#[macro_export]
+macro_rules! engine_suite_in_turn {
+    ($make:expr) => {
+        $crate::for_each_engine_case!(engine_turns { $make });
+    };
+}
+
+/// Keeps the promises one after the other.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! engine_turns {
+    ({ $make:expr } $($group:ident :: $case:ident,)*) => {{
+        let make = $make;
+        $(
+            println!("{}", stringify!($case));
+            $crate::engine_suite::$group::$case(&make().await).await;
+        )*
+    }};
+}
+
 /// Makes the tests, each with a store of its own.
 #[macro_export]
 #[doc(hidden)]

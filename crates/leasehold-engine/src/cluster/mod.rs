@@ -25,6 +25,7 @@ mod create;
 mod remembered;
 
 mod follower;
+mod gate;
 mod halls;
 mod shared;
 mod sight;
@@ -43,18 +44,25 @@ use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{BookingId, Epoch, Hold, HoldId, ItemRequest, Name, Refusal, Timestamp};
+use leasehold_core::{
+    BookingId, Command, Epoch, EventState, Hold, HoldId, ItemRequest, Name, Refusal, SeatStatus, Timestamp,
+};
+use leasehold_lock::BadRedisUrl;
+use leasehold_lock::link::Link;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_postgres::Config;
+use uuid::Uuid;
 
 pub use check::{LedgerReport, check_ledger};
+pub use gate::GateMeters;
 pub use import::{DataFile, MoveError, Moved};
 pub(crate) use sight::Sight;
 
 use self::connection::{CALL_TIME_MAX, CallError, within};
 use self::desk::Job;
 use self::follower::Follower;
+use self::gate::Gate;
 use self::halls::{Hall, Halls};
 use self::migrate::MigrateError;
 use self::shared::{Reader, Shared};
@@ -75,6 +83,7 @@ const WRITERS: usize = 3;
 pub struct ClusterOptions {
     url: String,
     key: SecretKey,
+    gate: Option<String>,
     queue_length_max: usize,
     writers: usize,
     listens_on: Option<String>,
@@ -84,6 +93,7 @@ pub struct ClusterOptions {
 #[derive(Debug)]
 pub struct ClusterEngine {
     shared: Arc<Shared>,
+    gate: Option<Arc<Gate>>,
     /// None when closed.
     queue: SyncMutex<Option<mpsc::Sender<Job>>>,
     stop: watch::Sender<bool>,
@@ -97,6 +107,9 @@ pub enum OpenLedgerError {
     /// The address cannot be read.
     #[error("the ledger's address is not valid: {0}")]
     Address(String),
+    /// The gate's address cannot be read.
+    #[error("the gate's address is not valid: {0}")]
+    Gate(#[from] BadRedisUrl),
     /// No connection, or it broke.
     #[error("the ledger cannot be used: {0}")]
     Unusable(String),
@@ -116,7 +129,16 @@ impl ClusterOptions {
     ///
     /// Every server on one ledger needs the same key; the ledger keeps a code of it and refuses another one.
     pub fn new(url: impl Into<String>, key: SecretKey) -> Self {
-        Self { url: url.into(), key, queue_length_max: 16_384, writers: WRITERS, listens_on: None }
+        let url = url.into();
+        Self { url, key, gate: None, queue_length_max: 16_384, writers: WRITERS, listens_on: None }
+    }
+
+    /// Turns losers away on these Redis servers: `redis-cluster://a,b,c`, `redis://` or `redis-sentinel://`.
+    ///
+    /// They need not answer, now or later: without them the ledger decides alone, and slower.
+    pub fn gate(mut self, url: impl Into<String>) -> Self {
+        self.gate = Some(url.into());
+        self
     }
 
     /// Sheds commands when this many wait.
@@ -153,9 +175,16 @@ impl ClusterEngine {
             MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
             MigrateError::Call(error) => unusable(error),
         })?;
-        let (epoch, now) = admit(&config, &options.key).await?;
+        let link = options.gate.as_deref().map(Link::open).transpose()?;
+        let (ledger, epoch, now) = admit(&config, &options.key).await?;
+        let sight = Sight::new();
+        let mut meters = Meters::of_ledger(sight.clone());
+        meters.gate = link.is_some().then(GateMeters::default);
+        let gate_parts = link.zip(meters.gate.clone());
         let name = replicas::name_of_this_server(options.listens_on.as_deref());
-        let shared = Arc::new(Shared::new(config, name, Arc::new(Halls::new(epoch)), options.key));
+        let halls = Arc::new(Halls::new(epoch));
+        let shared = Arc::new(Shared::new(config, name, halls, (meters, sight), options.key));
+        let gate = gate_parts.map(|(link, meters)| Arc::new(Gate::new(link, ledger, meters, &shared)));
         shared.note_time(now);
         let (queue, jobs) = mpsc::channel(options.queue_length_max);
         let jobs = Arc::new(Mutex::new(jobs));
@@ -169,7 +198,7 @@ impl ClusterEngine {
         tasks.push(tokio::spawn(Sweeper::new(Arc::clone(&shared)).run(stopped)));
         tasks.push(tokio::spawn(Follower::new(Arc::clone(&shared), news).run()));
         tracing::info!(epoch = epoch.0, "opened the ledger");
-        Ok(Self { shared, queue: SyncMutex::new(Some(queue)), stop, tasks: SyncMutex::new(tasks) })
+        Ok(Self { shared, gate, queue: SyncMutex::new(Some(queue)), stop, tasks: SyncMutex::new(tasks) })
     }
 
     fn require_secret(&self, hold: HoldId, secret: Option<HoldSecret>) -> Result<(), EngineError> {
@@ -185,6 +214,18 @@ impl ClusterEngine {
         let load = |reader: Arc<Reader>| async move { halls.get(&reader.client, number).await };
         let hall = self.shared.read(load).await?;
         hall.ok_or_else(|| Refusal::NotFound.into())
+    }
+
+    /// Has the workers carry it out.
+    async fn carry_out(&self, request: Request) -> Result<Done, EngineError> {
+        let (sender, receiver) = oneshot::channel();
+        self.push(Job { request: Box::new(request), reply: sender, in_doubt: false })?;
+        // A worker answers everything it took, unless it was ended in the middle of it.
+        let done = receiver.await.map_err(|_| EngineError::Unknown)?;
+        if done.as_ref().is_ok_and(|done| done.replayed) {
+            self.shared.meters.replayed.inc();
+        }
+        done
     }
 
     fn push(&self, job: Job) -> Result<(), EngineError> {
@@ -204,6 +245,37 @@ impl ClusterEngine {
     }
 }
 
+/// Why these items cannot be had, whatever becomes of the holds there are.
+fn plainly_refused(summary: &EventSummary, seats: &[SeatStatus], items: &[ItemRequest]) -> Option<Refusal> {
+    if summary.state == EventState::Closed {
+        return Some(Refusal::EventClosed);
+    }
+    let (mut taken, mut is_plain, mut short) = (Vec::new(), false, None);
+    for item in items {
+        match *item {
+            ItemRequest::Seat(seat) => {
+                let status = *seats.get(seat.0 as usize)?;
+                is_plain |= matches!(status, SeatStatus::Sold | SeatStatus::Blocked);
+                if status != SeatStatus::Free {
+                    taken.push(seat);
+                }
+            }
+            ItemRequest::Pool(pool, quantity) => {
+                let counts = summary.pools.get(pool.0 as usize)?;
+                if counts.free() + counts.held < quantity {
+                    let (available, returning) = (counts.free(), counts.held);
+                    short = short.or(Some(Refusal::PoolShort { pool, available, returning }));
+                }
+            }
+            ItemRequest::Best { .. } => {}
+        }
+    }
+    match taken.is_empty() {
+        true => short,
+        false => is_plain.then_some(Refusal::SeatsTaken(taken)),
+    }
+}
+
 fn config_of(url: &str) -> Result<Config, OpenLedgerError> {
     let mut config: Config =
         url.parse().map_err(|error: tokio_postgres::Error| OpenLedgerError::Address(error.to_string()))?;
@@ -220,17 +292,17 @@ fn key_code(key: &SecretKey) -> Vec<u8> {
     key.for_purpose("ledger").code_of(&[b"the same key on every server"]).to_vec()
 }
 
-/// Compares the key with the ledger's, which takes the first one it is given; and reads its epoch and time.
-async fn admit(config: &Config, key: &SecretKey) -> Result<(Epoch, Timestamp), OpenLedgerError> {
+/// Compares the key with the ledger's, which takes the first one it is given; and reads its id, epoch and time.
+async fn admit(config: &Config, key: &SecretKey) -> Result<(Uuid, Epoch, Timestamp), OpenLedgerError> {
     let (client, _driver) = connection::plain(config).await.map_err(unusable)?;
     let code = key_code(key);
     let sql = "UPDATE leasehold.ledger SET key_check = coalesce(key_check, $1)
-               RETURNING epoch, key_check, leasehold.now_ms()";
+               RETURNING epoch, key_check, leasehold.now_ms(), id";
     let row = within(CALL_TIME_MAX, client.query_one(sql, &[&code])).await.map_err(unusable)?;
     if row.get::<_, Vec<u8>>(1) != code {
         return Err(OpenLedgerError::OtherKey);
     }
-    Ok((Epoch(row.get::<_, i32>(0).cast_unsigned()), rows::time(row.get(2))))
+    Ok((row.get(3), Epoch(row.get::<_, i32>(0).cast_unsigned()), rows::time(row.get(2))))
 }
 
 #[async_trait]
@@ -245,21 +317,37 @@ impl Engine for ClusterEngine {
         Ok(hall.map(|hall| Arc::clone(&hall.venue)))
     }
 
-    /// Says nothing: the ledger decides. What is plainly taken is turned away by the gate in front of it.
-    fn gate(&self, _venue: &Venue, _items: &[ItemRequest]) -> Option<Refusal> {
-        None
+    /// Refuses what is sold or blocked, as far as this server has read the log. What is held may be over by now: that
+    /// is for the gate in Redis and for the ledger.
+    fn gate(&self, venue: &Venue, items: &[ItemRequest]) -> Option<Refusal> {
+        let hall = self.shared.halls.known(venue.number.0.cast_signed()).filter(|_| self.shared.is_up())?;
+        let refusal = hall.feed.look(|summary, seats| plainly_refused(summary, seats, items))?;
+        self.shared.meters.refused(&refusal);
+        Some(refusal)
     }
 
     async fn execute(&self, request: Request) -> Result<Done, EngineError> {
         if let Some(hold) = request.needs_secret_of() {
             self.require_secret(hold, request.secret)?;
         }
-        let (sender, receiver) = oneshot::channel();
-        self.push(Job { request: Box::new(request), reply: sender, in_doubt: false })?;
-        // A worker answers everything it took, unless it was ended in the middle of it.
-        let done = receiver.await.map_err(|_| EngineError::Unknown)?;
-        if done.as_ref().is_ok_and(|done| done.replayed) {
-            self.shared.meters.replayed.inc();
+        let Some(gate) = &self.gate else { return self.carry_out(request).await };
+        let claim = match &request.command {
+            Command::CreateHold(create) => match self.shared.halls.known(create.event.0.cast_signed()) {
+                Some(hall) => gate.enter(&hall, create, request.key).await.inspect_err(|refusal| {
+                    self.shared.meters.refused(refusal);
+                })?,
+                None => None,
+            },
+            _ => None,
+        };
+        let done = self.carry_out(request).await;
+        let hall = match (&claim, &done) {
+            (Some(claim), _) => Some(Arc::clone(&claim.hall)),
+            (None, Ok(done)) => self.shared.halls.known(done.venue.number.0.cast_signed()),
+            (None, Err(_)) => None,
+        };
+        if let Some(hall) = hall {
+            gate.settle(&hall, claim, &done).await;
         }
         done
     }

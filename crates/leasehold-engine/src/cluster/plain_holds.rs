@@ -83,13 +83,18 @@ impl PlainHold {
     }
 }
 
-/// The hold as it would be granted by these rules; none when they have more to say about it.
-fn plain(create: &CreateHold, hall: &Hall, rules: &Rules, proposed: &mut Proposed) -> Option<Hold> {
-    let policy = &rules.policy;
-    let ttl = create.ttl.unwrap_or(policy.hold_ttl);
-    let limited = policy.units_per_holder_max > 0 && create.holder.is_some();
-    let in_range = ttl >= HOLD_TTL_MIN && ttl <= policy.hold_total_max;
-    if rules.state == EventState::Closed || limited || !in_range || create.items.len() > ITEMS_PER_HOLD_MAX {
+/// What a new hold asks for by name.
+pub(crate) struct Asked {
+    pub(crate) seats: Vec<SeatNo>,
+    /// Each pool once.
+    pub(crate) pools: Vec<(PoolNo, u32)>,
+}
+
+/// What a new hold asks for by name; none when the rules have something to say about the request itself.
+pub(crate) fn asked(create: &CreateHold, hall: &Hall, rules: &Rules) -> Option<Asked> {
+    let ttl = create.ttl.unwrap_or(rules.policy.hold_ttl);
+    let in_range = ttl >= HOLD_TTL_MIN && ttl <= rules.policy.hold_total_max;
+    if rules.state == EventState::Closed || !in_range || create.items.len() > ITEMS_PER_HOLD_MAX {
         return None;
     }
     let (mut seats, mut pools): (Vec<SeatNo>, Vec<(PoolNo, u32)>) = (Vec::new(), Vec::new());
@@ -107,17 +112,25 @@ fn plain(create: &CreateHold, hall: &Hall, rules: &Rules, proposed: &mut Propose
             ItemRequest::Seat(_) | ItemRequest::Pool(..) | ItemRequest::Best { .. } => return None,
         }
     }
+    let mut sorted = seats.clone();
+    sorted.sort_unstable();
+    let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
+    let too_large = pools.iter().any(|(_, quantity)| i32::try_from(*quantity).is_err());
+    (!twice && !too_large && !create.items.is_empty()).then_some(Asked { seats, pools })
+}
+
+/// The hold as it would be granted by these rules; none when they have more to say about it.
+fn plain(create: &CreateHold, hall: &Hall, rules: &Rules, proposed: &mut Proposed) -> Option<Hold> {
+    let policy = &rules.policy;
+    let ttl = create.ttl.unwrap_or(policy.hold_ttl);
+    let limited = policy.units_per_holder_max > 0 && create.holder.is_some();
+    let Asked { mut seats, pools } = asked(create, hall, rules).filter(|_| !limited)?;
     for item in &create.items {
         if let ItemRequest::Best { count, section } = *item {
             seats.extend(proposed.propose(hall, count, section, &seats)?);
         }
     }
-    let mut sorted = seats.clone();
-    sorted.sort_unstable();
-    let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
-    let too_large = pools.iter().any(|(_, quantity)| i32::try_from(*quantity).is_err());
-    let too_many = seats.len() + pools.len() > ITEMS_PER_HOLD_MAX;
-    if twice || too_large || too_many || (seats.is_empty() && pools.is_empty()) {
+    if seats.len() + pools.len() > ITEMS_PER_HOLD_MAX {
         return None;
     }
     let items = seats.into_iter().map(|seat| Item::Seat { seat, fence: Fence(0) });
@@ -208,7 +221,7 @@ impl Proposed {
         if section.is_some_and(|section| section.0 as usize >= layout.sections().len()) {
             return None;
         }
-        let seats = hall.feed.with_seats(|statuses| {
+        let seats = hall.feed.look(|_, statuses| {
             best_seats(layout, count, section, |seat| {
                 statuses[seat.0 as usize] == SeatStatus::Free
                     && !without.contains(&seat)

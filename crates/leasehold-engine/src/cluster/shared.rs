@@ -44,13 +44,18 @@ pub(crate) struct Reader {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, name: String, halls: Arc<Halls>, key: SecretKey) -> Self {
-        let sight = Sight::new();
+    pub(crate) fn new(
+        config: Config,
+        name: String,
+        halls: Arc<Halls>,
+        (meters, sight): (Meters, Sight),
+        key: SecretKey,
+    ) -> Self {
         Self {
             config,
             name,
             halls,
-            meters: Meters::of_ledger(sight.clone()),
+            meters,
             sight,
             key,
             clock_ahead: AtomicI64::new(0),

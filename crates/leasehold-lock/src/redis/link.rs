@@ -24,8 +24,8 @@ use redis::{
     ServerErrorKind, Value,
 };
 
-use super::keys;
 use super::transport::Transport;
+use super::{BadRedisUrl, keys};
 use crate::bells::Bells;
 use crate::error::StoreError;
 use crate::redlock::Tally;
@@ -63,9 +63,9 @@ pub(crate) enum Ears {
     Tally { tally: Arc<Tally>, node: usize },
 }
 
-/// A connection that comes back after it broke. Cheap to share.
+/// A connection to Redis that comes back after it broke: one server, the master that Sentinel names, or a cluster.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub struct Link {
     servers: Servers,
     connection: Mutex<Option<(u64, Connection)>>,
     connecting: tokio::sync::Mutex<u64>,
@@ -96,12 +96,17 @@ pub(crate) struct Pinned<'a> {
 
 /// A script, by its text and its hash.
 #[derive(Debug)]
-pub(crate) struct Lua {
+pub struct Lua {
     text: &'static str,
     hash: String,
 }
 
 impl Link {
+    /// A link to the servers of a URL, as for [`Redis::open`](super::Redis::open). Nothing is connected yet.
+    pub fn open(url: &str) -> Result<Self, BadRedisUrl> {
+        Ok(Self::new(super::url::servers(url)?, Ears::Bells(Bells::default())))
+    }
+
     pub(crate) fn new(servers: Servers, ears: Ears) -> Self {
         Self {
             servers,
@@ -153,11 +158,13 @@ impl Link {
     }
 
     /// Runs a script, and gives the server its text when it does not know it.
-    pub(crate) async fn run<T: FromRedisValue>(
+    ///
+    /// In a cluster its keys are of one slot, and it may be run twice: the client asks again after a redirection.
+    pub async fn run<T: FromRedisValue>(
         &self,
         script: &Lua,
         keys: &[impl redis::ToRedisArgs + Sync],
-        args: &[&str],
+        args: &[impl redis::ToRedisArgs + Sync],
     ) -> Result<T, StoreError> {
         self.pinned().await?.run(script, keys, args).await
     }
@@ -173,7 +180,7 @@ impl Link {
         &self,
         script: &Lua,
         keys: &[impl redis::ToRedisArgs + Sync],
-        args: &[&str],
+        args: &[impl redis::ToRedisArgs + Sync],
     ) -> Result<Option<T>, StoreError> {
         let (generation, mut connection) = self.connected().await?;
         let answer = connection.send(&script.command("EVALSHA", &script.hash, keys, args)).await;
@@ -327,7 +334,7 @@ impl Pinned<'_> {
         &mut self,
         script: &Lua,
         keys: &[impl redis::ToRedisArgs + Sync],
-        args: &[&str],
+        args: &[impl redis::ToRedisArgs + Sync],
     ) -> Result<T, StoreError> {
         let mut command = script.command("EVALSHA", &script.hash, keys, args);
         for _ in 0..2 {
@@ -375,7 +382,8 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Lua {
-    pub(crate) fn new(text: &'static str) -> Self {
+    /// A script.
+    pub fn new(text: &'static str) -> Self {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
@@ -388,7 +396,7 @@ impl Lua {
         verb: &str,
         script: &str,
         keys: &[impl redis::ToRedisArgs + Sync],
-        args: &[&str],
+        args: &[impl redis::ToRedisArgs + Sync],
     ) -> Cmd {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(keys.len()).arg(keys).arg(args);

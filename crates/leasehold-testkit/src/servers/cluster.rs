@@ -14,6 +14,7 @@ pub use slots::SlotMove;
 use view::{View, agree, owner_of};
 
 use super::authority::Certificate;
+use super::clock::ClockShift;
 use super::redis_server::{Persistence, RedisOptions, RedisServer, value_in};
 use super::wait;
 
@@ -81,6 +82,12 @@ impl ClusterOptions {
     /// The same with more arguments for every node.
     pub fn args(mut self, args: &[&str]) -> Self {
         self.node = self.node.args(args);
+        self
+    }
+
+    /// The same with every node by this clock.
+    pub fn clock(mut self, clock: &ClockShift) -> Self {
+        self.node = self.node.clock(clock);
         self
     }
 

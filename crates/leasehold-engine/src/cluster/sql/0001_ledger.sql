@@ -7,6 +7,8 @@
 CREATE TABLE leasehold.ledger (
     -- One row.
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    -- Tells this ledger's entries at a gate from another one's.
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
     -- Raised by whoever restores a backup: fences of a later epoch are higher than all earlier ones.
     epoch integer NOT NULL DEFAULT 1 CHECK (epoch > 0),
     -- A code of the key that hold secrets are made with. A server with another key is refused.

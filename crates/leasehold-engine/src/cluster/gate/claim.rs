@@ -1,0 +1,74 @@
+//! What a new hold has claimed at the gate.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use leasehold_core::{Layout, PoolNo, SeatNo};
+
+use super::super::halls::Hall;
+
+/// What a new hold asks for, and how much of it was claimed: sections first, then pools.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) hall: Arc<Hall>,
+    pub(super) who: String,
+    pub(super) sections: Vec<(u32, Vec<SeatNo>)>,
+    pub(super) pools: Vec<(PoolNo, u32)>,
+    pub(super) claimed: usize,
+}
+
+impl Claim {
+    /// Its pools, each with the units that were claimed.
+    pub(super) fn pools_claimed(&self) -> impl Iterator<Item = (PoolNo, u32)> {
+        let claimed = self.claimed.saturating_sub(self.sections.len());
+        let pools = self.pools.iter().enumerate();
+        pools.map(move |(place, &(pool, quantity))| (pool, if place < claimed { quantity } else { 0 }))
+    }
+}
+
+/// What is asked about units of a pool.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Units {
+    Claim,
+    NoteGrant,
+    NoteRefusal,
+}
+
+impl Units {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "c",
+            Self::NoteGrant => "g",
+            Self::NoteRefusal => "r",
+        }
+    }
+}
+
+/// Seats by their sections, in the order of the sections: two holds claim in the same order.
+pub(super) fn sections(layout: &Layout, mut seats: Vec<SeatNo>) -> Vec<(u32, Vec<SeatNo>)> {
+    seats.sort_unstable();
+    seats.dedup();
+    let mut sections: Vec<(u32, Vec<SeatNo>)> = Vec::new();
+    for seat in seats {
+        let first_after = layout
+            .sections()
+            .partition_point(|section| layout.rows()[section.rows.start as usize].seats.start <= seat.0);
+        let section = first_after.saturating_sub(1) as u32;
+        match sections.last_mut() {
+            Some((last, seats)) if *last == section => seats.push(seat),
+            _ => sections.push((section, vec![seat])),
+        }
+    }
+    sections
+}
+
+/// All seats of a section.
+pub(super) fn seats_of(layout: &Layout, section: u32) -> Range<u32> {
+    let rows = &layout.sections()[section as usize].rows;
+    let rows = &layout.rows()[rows.start as usize..rows.end as usize];
+    match rows {
+        [first, .., last] => first.seats.start..last.seats.end,
+        [only] => only.seats.clone(),
+        [] => 0..0,
+    }
+}

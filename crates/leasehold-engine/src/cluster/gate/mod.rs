@@ -1,0 +1,352 @@
+//! The gate: turns away, in Redis, whoever asks for what is plainly taken, so that losers cost the ledger nothing.
+//!
+//! It decides nothing. Before a new hold goes to the ledger it claims its seats here, for a few seconds: of many who
+//! want one seat, one goes on. What the ledger said is noted with the event's version, and a note of a lower
+//! version never replaces one of a higher. Every entry may be doubted now and then: when a hold should be over, and
+//! after half a minute in any case, one caller is let through to ask the ledger again. And who asks says
+//! what its server has read in the log, so an entry that is older than that does not count.
+//!
+//! So Redis may lose everything, or something, or be away: only speed suffers.
+
+mod breaker;
+mod claim;
+mod doubts;
+mod lanes;
+mod meters;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hashbrown::HashSet;
+use leasehold_core::{CreateHold, Item, PoolNo, Refusal, SeatNo, SeatStatus};
+use leasehold_lock::link::Link;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use self::claim::{Claim, Units, sections};
+use self::doubts::{DOUBT_AFTER, Doubts, UNITS_DOUBT_AFTER};
+use self::lanes::{Away, Lanes, Script};
+pub use self::meters::GateMeters;
+use super::halls::Hall;
+use super::plain_holds::asked;
+use super::shared::Shared;
+use crate::{Done, EngineError, IdempotencyKey, Outcome};
+
+/// As long as the ledger remembers answers.
+const MARK_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long to wait for units that others have claimed, before asking the ledger all the same.
+const CLAIMED_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How often to look meanwhile.
+const CLAIMED_LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Seats in one note, so that a script is short.
+const SEATS_PER_NOTE: usize = 512;
+
+/// See this module's documentation.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    lanes: Arc<Lanes>,
+    /// What the keys of this ledger begin with, up to the tag.
+    ledger: String,
+    shared: Arc<Shared>,
+    meters: GateMeters,
+    /// Sections that are being written anew, each with its event.
+    rebuilding: Mutex<HashSet<(u32, u32)>>,
+}
+
+impl Gate {
+    pub(crate) fn new(link: Link, ledger: Uuid, meters: GateMeters, shared: &Arc<Shared>) -> Self {
+        meters.up.set(1);
+        Self {
+            lanes: Arc::new(Lanes::new(link, meters.clone())),
+            ledger: format!("{}.{}", ledger.simple(), shared.halls.epoch().0),
+            shared: Arc::clone(shared),
+            meters,
+            rebuilding: Mutex::default(),
+        }
+    }
+
+    /// Claims what a new hold asks for, or says why it cannot be had. None: the gate has nothing to say about it.
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        hall: &Arc<Hall>,
+        create: &CreateHold,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Option<Claim>, Refusal> {
+        let Some(wanted) = asked(create, hall, &hall.rules()) else { return Ok(None) };
+        let who = key.map_or(create.id.as_raw(), |key| key.scope);
+        let mut claim = Claim {
+            hall: Arc::clone(hall),
+            who: format!("{:016x}", who as u64),
+            sections: sections(&hall.venue.layout, wanted.seats),
+            pools: wanted.pools,
+            claimed: 0,
+        };
+        let marker = key.map(|key| format!("leasehold:gate:{{{}.{:032x}}}", self.ledger, key.scope));
+        let entered = match &marker {
+            None => self.claim_all(&mut claim, false).await,
+            Some(marker) => {
+                // A repetition is recognised before its own hold can be in its way.
+                let (is_marked, entered) =
+                    tokio::join!(self.lanes.is_marked(marker), self.claim_all(&mut claim, true));
+                match is_marked {
+                    Ok(false) => entered,
+                    Ok(true) | Err(Away) => Ok(Ok(())),
+                }
+            }
+        };
+        match entered {
+            Ok(Err(refusal)) => {
+                self.meters.refused.inc();
+                return Err(refusal);
+            }
+            Ok(Ok(())) => {
+                self.meters.admitted.inc();
+            }
+            // Without Redis the ledger decides alone, and slower.
+            Err(Away) => return Ok(Some(claim)),
+        }
+        if let Some(marker) = marker {
+            // Before the ledger can have granted it.
+            let _ = self.lanes.mark(&marker, MARK_TIME).await;
+        }
+        Ok(Some(claim))
+    }
+
+    /// Notes what the ledger said, and ends the claim.
+    pub(crate) async fn settle(
+        self: &Arc<Self>,
+        hall: &Arc<Hall>,
+        claim: Option<Claim>,
+        done: &Result<Done, EngineError>,
+    ) {
+        if matches!(done, Err(EngineError::Unknown)) {
+            // The claim ends by itself.
+            return;
+        }
+        let (items, life) = match done {
+            Ok(done) => outcome_items(done),
+            Err(_) => (&[][..], None),
+        };
+        let is_granted = claim.is_some() && done.as_ref().is_ok_and(|done| !done.replayed);
+        let (mut seats, mut units): (Vec<SeatNo>, Vec<(PoolNo, u32)>) = (Vec::new(), Vec::new());
+        for item in items {
+            match *item {
+                Item::Seat { seat, .. } => seats.push(seat),
+                Item::Pool { pool, .. } => units.push((pool, 0)),
+            }
+        }
+        let mut who = "-".to_owned();
+        if let Some(claim) = claim {
+            seats.extend(claim.sections.iter().flat_map(|(_, seats)| seats));
+            units = claim.pools_claimed().map(|(pool, quantity)| (pool, quantity)).collect();
+            who = claim.who;
+        }
+        let owner = if is_granted { who.as_str() } else { "?" };
+        let is_taken = matches!(
+            done,
+            Err(EngineError::Refused(
+                Refusal::SeatsTaken(_) | Refusal::PoolShort { .. } | Refusal::NotTogether { .. }
+            ))
+        );
+        let doubts = match is_taken && !self.lanes.is_away() {
+            true => Doubts::of_ledger(&self.shared, &hall.venue, &seats).await,
+            false => Doubts::after(life.unwrap_or(DOUBT_AFTER)),
+        };
+        for (section, seats) in sections(&hall.venue.layout, seats) {
+            self.note(hall, section, &who, owner, &seats, &doubts).await;
+        }
+        let what = if is_taken { Units::NoteRefusal } else { Units::NoteGrant };
+        for (pool, claimed) in units {
+            let _ = self.units(hall, what, pool, claimed, false, doubts.units).await;
+        }
+    }
+
+    /// Claims section after section and pool after pool; gives back what it has when one of them cannot be had.
+    async fn claim_all(
+        self: &Arc<Self>,
+        claim: &mut Claim,
+        may_repeat: bool,
+    ) -> Result<Result<(), Refusal>, Away> {
+        let mut taken = Vec::new();
+        for (section, seats) in &claim.sections {
+            // When one is taken the others are only looked at, to name all of them.
+            let found = self.claim(claim, *section, seats, taken.is_empty(), may_repeat).await?;
+            if taken.is_empty() && found.is_empty() {
+                claim.claimed += 1;
+            }
+            taken.extend(found);
+        }
+        let mut refusal = None;
+        if taken.is_empty() {
+            for &(pool, quantity) in &claim.pools {
+                refusal = self.claim_units(&claim.hall, pool, quantity, may_repeat).await?;
+                if refusal.is_some() {
+                    break;
+                }
+                claim.claimed += 1;
+            }
+        } else {
+            refusal = Some(Refusal::SeatsTaken(taken));
+        }
+        let Some(refusal) = refusal else { return Ok(Ok(())) };
+        self.give_back(claim).await;
+        Ok(Err(refusal))
+    }
+
+    async fn give_back(self: &Arc<Self>, claim: &mut Claim) {
+        let pools: Vec<(PoolNo, u32)> = claim.pools_claimed().filter(|(_, quantity)| *quantity > 0).collect();
+        let claimed = std::mem::take(&mut claim.claimed);
+        for (section, seats) in claim.sections.iter().take(claimed) {
+            self.note(&claim.hall, *section, &claim.who, "?", seats, &Doubts::after(DOUBT_AFTER)).await;
+        }
+        for (pool, quantity) in pools {
+            let _ = self.units(&claim.hall, Units::NoteGrant, pool, quantity, false, UNITS_DOUBT_AFTER).await;
+        }
+    }
+
+    /// Claims the seats of one section, or only looks; those that are taken.
+    async fn claim(
+        self: &Arc<Self>,
+        claim: &Claim,
+        section: u32,
+        seats: &[SeatNo],
+        claims: bool,
+        may_repeat: bool,
+    ) -> Result<Vec<SeatNo>, Away> {
+        let mut args = vec![claim.who.clone(), flag(claims), flag(may_repeat)];
+        claim.hall.feed.look(|summary, statuses| {
+            args.extend([summary.version.number.to_string(), seats.len().to_string()]);
+            for seat in seats {
+                let is_free = statuses[seat.0 as usize] == SeatStatus::Free;
+                args.extend([seat.0.to_string(), flag(is_free)]);
+            }
+        });
+        let answer = self.lanes.ask(Script::Claim, self.section_key(&claim.hall, section), args).await?;
+        let [is_built, taken @ ..] = &answer[..] else { return Err(Away) };
+        if *is_built == 0 {
+            self.rebuild(&claim.hall, section);
+        }
+        let taken = taken.iter().filter_map(|seat| u32::try_from(*seat).ok().map(SeatNo));
+        Ok(taken.collect())
+    }
+
+    /// Claims units, or says that there are too few. Nobody is told so because of a claim: that is waited for.
+    async fn claim_units(
+        &self,
+        hall: &Hall,
+        pool: PoolNo,
+        quantity: u32,
+        may_repeat: bool,
+    ) -> Result<Option<Refusal>, Away> {
+        let begun = Instant::now();
+        loop {
+            let answer =
+                self.units(hall, Units::Claim, pool, quantity, may_repeat, UNITS_DOUBT_AFTER).await?;
+            match answer[..] {
+                [1, available, returning] => {
+                    let count = |number: i64| u32::try_from(number).unwrap_or(0);
+                    let (available, returning) = (count(available), count(returning));
+                    return Ok(Some(Refusal::PoolShort { pool, available, returning }));
+                }
+                [2] if begun.elapsed() < CLAIMED_WAIT_MAX => tokio::time::sleep(CLAIMED_LOOK_EVERY).await,
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    async fn units(
+        &self,
+        hall: &Hall,
+        what: Units,
+        pool: PoolNo,
+        quantity: u32,
+        may_repeat: bool,
+        doubt_after: Duration,
+    ) -> Result<Vec<i64>, Away> {
+        let (version, counts) =
+            hall.feed.look(|summary, _| (summary.version.number, summary.pools[pool.0 as usize]));
+        // What nobody holds does not come back by itself.
+        let doubt_after = if counts.held == 0 { DOUBT_AFTER } else { doubt_after };
+        let args = vec![
+            what.as_str().to_owned(),
+            pool.0.to_string(),
+            quantity.to_string(),
+            flag(may_repeat),
+            version.to_string(),
+            counts.free().to_string(),
+            counts.held.to_string(),
+            (counts.held + counts.sold).to_string(),
+            doubt_after.as_millis().to_string(),
+        ];
+        let key = format!("leasehold:gate:{{{}.{}}}:pools", self.ledger, hall.venue.number.0);
+        self.lanes.ask(Script::Units, key, args).await
+    }
+
+    /// Notes how seats of a section stand, as far as this server has read the log.
+    async fn note(
+        &self,
+        hall: &Hall,
+        section: u32,
+        who: &str,
+        owner: &str,
+        seats: &[SeatNo],
+        doubts: &Doubts,
+    ) {
+        for seats in seats.chunks(SEATS_PER_NOTE) {
+            let mut args = vec![who.to_owned(), owner.to_owned(), flag(false)];
+            hall.feed.look(|summary, statuses| {
+                args.extend([summary.version.number.to_string(), seats.len().to_string()]);
+                for seat in seats {
+                    let is_free = statuses[seat.0 as usize] == SeatStatus::Free;
+                    let taken_ms = if is_free { 0 } else { doubts.of(*seat).as_millis().max(1) };
+                    args.extend([seat.0.to_string(), taken_ms.to_string()]);
+                }
+            });
+            let _ = self.lanes.ask(Script::Note, self.section_key(hall, section), args).await;
+        }
+    }
+
+    /// Writes a section anew that Redis does not know, from what this server has read.
+    fn rebuild(self: &Arc<Self>, hall: &Arc<Hall>, section: u32) {
+        let place = (hall.venue.number.0, section);
+        if !self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner).insert(place) {
+            return;
+        }
+        let (gate, hall) = (Arc::clone(self), Arc::clone(hall));
+        tokio::spawn(async move {
+            let seats = claim::seats_of(&hall.venue.layout, section);
+            let taken: Vec<SeatNo> = hall.feed.look(|_, statuses| {
+                seats.filter(|seat| statuses[*seat as usize] != SeatStatus::Free).map(SeatNo).collect()
+            });
+            let doubts = Doubts::of_ledger(&gate.shared, &hall.venue, &taken).await;
+            gate.note(&hall, section, "-", "?", &taken, &doubts).await;
+            let args = ["-", "?", "1", "0", "0"].map(str::to_owned).to_vec();
+            if gate.lanes.ask(Script::Note, gate.section_key(&hall, section), args).await.is_ok() {
+                gate.meters.rebuilt.inc();
+            }
+            gate.rebuilding.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
+        });
+    }
+
+    /// Everything about a section is in one slot.
+    fn section_key(&self, hall: &Hall, section: u32) -> String {
+        format!("leasehold:gate:{{{}.{}.{section}}}:seats", self.ledger, hall.venue.number.0)
+    }
+}
+
+/// What an outcome is about, and how long its hold lives.
+fn outcome_items(done: &Done) -> (&[Item], Option<Duration>) {
+    match &done.outcome {
+        Outcome::Hold(hold) => {
+            let life = hold.live_until().as_millis().saturating_sub(done.at.as_millis());
+            (&hold.items, Some(Duration::from_millis(life)))
+        }
+        Outcome::Booking(booking) => (&booking.items, None),
+        Outcome::Block(block) => (&block.items, None),
+        Outcome::Event(_) | Outcome::BlockGone | Outcome::RefundDue(_) => (&[], None),
+    }
+}
+
+fn flag(is_so: bool) -> String {
+    if is_so { "1" } else { "0" }.to_owned()
+}

@@ -1,0 +1,333 @@
+//! The gate in front of the ledger, on real Redis servers: what it saves, and that it never has the last word.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use leasehold_core::*;
+use leasehold_engine::*;
+use leasehold_testkit::engine_suite::*;
+use leasehold_testkit::servers::{Postgres, RedisCluster, RedisServer};
+use tokio::task::JoinSet;
+use tokio_postgres::NoTls;
+
+/// A database on a server that several share, behind the same gate.
+struct Ledger {
+    url: String,
+    gate: String,
+    key: SecretKey,
+}
+
+#[async_trait]
+impl EngineStore for Ledger {
+    async fn open(&self) -> Arc<dyn Engine> {
+        open(&self.url, &self.gate, &self.key).await
+    }
+}
+
+async fn open(url: &str, gate: &str, key: &SecretKey) -> Arc<ClusterEngine> {
+    let options = ClusterOptions::new(url, key.clone()).gate(gate);
+    Arc::new(ClusterEngine::open(options).await.expect("the ledger opens"))
+}
+
+/// A ledger and one Redis server, with two engines on them and an event with two sections.
+struct House {
+    ledger: Postgres,
+    redis: RedisServer,
+    one: Arc<ClusterEngine>,
+    other: Arc<ClusterEngine>,
+    venue: Arc<Venue>,
+}
+
+impl House {
+    async fn open() -> Self {
+        let (ledger, redis, key) = (Postgres::start(), RedisServer::start(), SecretKey::random());
+        let one = open(&ledger.url(), &redis.url(), &key).await;
+        let other = open(&ledger.url(), &redis.url(), &key).await;
+        let section = |name| (Name::parse(name).unwrap(), 2, 5);
+        let create = Command::CreateEvent(CreateEvent {
+            id: Name::parse("gala").unwrap(),
+            name: Text::parse("Gala").unwrap(),
+            layout: Arc::new(Layout::grid(&[section("A"), section("B")]).unwrap()),
+            pools: vec![(Name::parse("floor").unwrap(), 10)],
+            policy: Policy::default(),
+        });
+        let venue = one.execute(Request::new(create)).await.unwrap().venue;
+        other.venue("gala").await.unwrap().expect("the event");
+        Self { ledger, redis, one, other, venue }
+    }
+
+    fn seats(&self, seats: &[u32]) -> Request {
+        let items = seats.iter().map(|seat| ItemRequest::Seat(SeatNo(*seat))).collect();
+        hold_items(&self.venue, items, LONG_MS)
+    }
+
+    fn units(&self, quantity: u32) -> Request {
+        hold_items(&self.venue, vec![ItemRequest::Pool(PoolNo(0), quantity)], LONG_MS)
+    }
+
+    fn refused(&self) -> u64 {
+        [&self.one, &self.other].iter().map(|engine| gate_of(engine).refused.get()).sum()
+    }
+
+    async fn close(self) {
+        self.one.close().await;
+        self.other.close().await;
+        let report = check_ledger(&self.ledger.url()).await.expect("the ledger can be checked");
+        assert_eq!(report.problems, Vec::<String>::new());
+    }
+}
+
+fn gate_of(engine: &ClusterEngine) -> &GateMeters {
+    engine.meters().gate.as_ref().expect("it has a gate")
+}
+
+fn taken(seats: &[u32]) -> Refusal {
+    Refusal::SeatsTaken(seats.iter().map(|seat| SeatNo(*seat)).collect())
+}
+
+fn refusal(done: Result<Done, EngineError>) -> Refusal {
+    match done {
+        Err(EngineError::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn hold(engine: &ClusterEngine, request: Request) -> Hold {
+    match engine.execute(request).await.expect("granted").outcome {
+        Outcome::Hold(hold) => hold,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waits for what happens in its own time.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_promise_is_kept_with_a_cluster_in_front() {
+    let (ledger, cluster, databases) = (Postgres::start(), RedisCluster::start(), AtomicU32::new(0));
+    let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let (looks, connection) = tokio_postgres::connect(&ledger.url(), NoTls).await.expect("it answers");
+    tokio::spawn(connection);
+    let make = async || {
+        let name = format!("suite_{}", databases.fetch_add(1, Ordering::SeqCst));
+        looks.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+        let url = format!("postgres://postgres@{}/{name}", ledger.address());
+        Ledger { url, gate: gate.clone(), key: SecretKey::random() }
+    };
+    leasehold_testkit::engine_suite_in_turn!(make);
+    let entries: usize = cluster.nodes().map(|node| cluster.server(node).command::<usize>(&["DBSIZE"])).sum();
+    assert!(entries > 0, "the gate was used");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn losers_are_turned_away_without_the_ledger() {
+    let mut house = House::open().await;
+    let held = hold(&house.one, house.seats(&[0, 1])).await;
+    hold(&house.other, house.units(10)).await;
+    house.ledger.pause();
+    for engine in [&house.one, &house.other] {
+        assert_eq!(refusal(engine.execute(house.seats(&[1, 2])).await), taken(&[1]));
+        let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
+        assert_eq!(refusal(engine.execute(house.units(1)).await), short);
+    }
+    assert_eq!(house.refused(), 4);
+    house.ledger.resume();
+    // What is sold is refused from memory, by the gate for requests without a key.
+    house.one.execute(confirm(&*house.one, held.id, None)).await.unwrap();
+    until("the other server has read of the sale", || {
+        house.other.gate(&house.venue, &[ItemRequest::Seat(SeatNo(0))]) == Some(taken(&[0]))
+    })
+    .await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_servers_one_goes_to_the_ledger() {
+    let mut house = House::open().await;
+    hold(&house.one, house.seats(&[9])).await;
+    house.ledger.pause();
+    let (engine, request) = (Arc::clone(&house.one), house.seats(&[0]));
+    let first = tokio::spawn(async move { engine.execute(request).await });
+    until("it is on its way to the ledger", || gate_of(&house.one).admitted.get() == 2).await;
+    assert_eq!(refusal(house.other.execute(house.seats(&[0])).await), taken(&[0]), "claimed");
+    house.ledger.resume();
+    assert!(first.await.unwrap().is_ok(), "and then held");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_server_frees_another_gives_at_once() {
+    let house = House::open().await;
+    let (mut one, mut other) = (&house.one, &house.other);
+    for _ in 0..100 {
+        let held = hold(one, house.seats(&[0])).await;
+        one.execute(release(&**one, held.id)).await.unwrap();
+        std::mem::swap(&mut one, &mut other);
+    }
+    let held = hold(one, house.units(10)).await;
+    one.execute(release(&**one, held.id)).await.unwrap();
+    hold(other, house.units(10)).await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_sections_are_claimed_all_or_none() {
+    let house = House::open().await;
+    hold(&house.one, house.seats(&[2, 12])).await;
+    // The first section is free for it, the second is not, and all that are taken are named.
+    assert_eq!(refusal(house.one.execute(house.seats(&[0, 12])).await), taken(&[12]));
+    assert_eq!(refusal(house.one.execute(house.seats(&[2, 12, 13])).await), taken(&[2, 12]));
+    assert_eq!(house.refused(), 2);
+    hold(&house.other, house.seats(&[0, 13])).await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_is_over_is_not_in_the_way_for_a_moment() {
+    let house = House::open().await;
+    hold(&house.one, hold_items(&house.venue, vec![ItemRequest::Seat(SeatNo(3))], 1_000)).await;
+    let begun = Instant::now();
+    loop {
+        match house.other.execute(house.seats(&[3])).await {
+            Ok(_) => break,
+            Err(EngineError::Refused(Refusal::SeatsTaken(_))) => {}
+            Err(other) => panic!("{other:?}"),
+        }
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(990), "not before it was over");
+    assert!(house.refused() > 10, "those before were turned away");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repetition_is_recognised_before_its_own_hold_is_in_its_way() {
+    let house = House::open().await;
+    let key = |scope| Some(IdempotencyKey { scope, fingerprint: 7 });
+    for items in [vec![ItemRequest::Seat(SeatNo(5))], vec![ItemRequest::Pool(PoolNo(0), 10)]] {
+        let scope = items.len() as u128 + u128::from(matches!(items[0], ItemRequest::Pool(..))) * 10;
+        let ask = || hold_items(&house.venue, items.clone(), LONG_MS).with_key(key(scope));
+        let held = hold(&house.one, ask()).await;
+        for engine in [&house.one, &house.other] {
+            assert_eq!(hold(engine, ask()).await.id, held.id);
+        }
+        let other_key = hold_items(&house.venue, items.clone(), LONG_MS).with_key(key(scope + 100));
+        refusal(house.other.execute(other_key).await);
+        assert!(house.refused() > 0, "another caller is turned away by the gate");
+        // Also when Redis has forgotten everything, and knows again what is taken.
+        house.redis.command::<()>(&["FLUSHALL"]);
+        refusal(house.other.execute(hold_items(&house.venue, items.clone(), LONG_MS)).await);
+        let before = house.refused();
+        refusal(house.other.execute(hold_items(&house.venue, items.clone(), LONG_MS)).await);
+        assert_eq!(house.refused(), before + 1, "the gate knows again");
+        assert_eq!(hold(&house.other, ask()).await.id, held.id);
+        // And when the hold is over and others have what it had.
+        let owner = &house.one;
+        owner.execute(release(&**owner, held.id)).await.unwrap();
+        hold(&house.other, hold_items(&house.venue, items.clone(), LONG_MS)).await;
+        assert_eq!(hold(&house.one, ask()).await.id, held.id, "the answer of then");
+    }
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_gate_is_built_again_from_the_ledger() {
+    let house = House::open().await;
+    hold(&house.one, house.seats(&[0, 1, 2, 10])).await;
+    house.redis.command::<()>(&["FLUSHALL"]);
+    let rebuilt = || gate_of(&house.one).rebuilt.get();
+    let before = rebuilt();
+    hold(&house.one, house.seats(&[4])).await;
+    until("the section is written anew", || rebuilt() == before + 1).await;
+    let (refused, admitted) = (house.refused(), gate_of(&house.other).admitted.get());
+    assert_eq!(refusal(house.other.execute(house.seats(&[0, 1])).await), taken(&[0, 1]));
+    assert_eq!((house.refused(), gate_of(&house.other).admitted.get()), (refused + 1, admitted));
+    // The other section costs the ledger one look, as nobody has asked for it yet.
+    assert_eq!(refusal(house.other.execute(house.seats(&[10])).await), taken(&[10]));
+    assert_eq!(gate_of(&house.other).admitted.get(), admitted + 1);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_older_than_what_a_server_has_read_does_not_count() {
+    let house = House::open().await;
+    let held = hold(&house.one, house.seats(&[0])).await;
+    let keys: Vec<String> = house.redis.command(&["KEYS", "*:seats"]);
+    let old: String = house.redis.command(&["HGET", &keys[0], "0"]);
+    house.one.execute(release(&*house.one, held.id)).await.unwrap();
+    // As if the note of the release was lost in a failover.
+    house.redis.command::<()>(&["HSET", &keys[0], "0", &old]);
+    hold(&house.one, house.seats(&[0])).await;
+    // And a late note does not replace a newer one.
+    let new: String = house.redis.command(&["HGET", &keys[0], "0"]);
+    let version = |entry: &str| entry.split(' ').next().unwrap().parse::<u64>().unwrap();
+    assert!(version(&new) > version(&old), "{old} {new}");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_the_ledger_decides_alone() {
+    let mut house = House::open().await;
+    hold(&house.one, house.seats(&[0])).await;
+    house.redis.kill9();
+    for seat in 1..5 {
+        hold(&house.one, house.seats(&[seat])).await;
+        assert_eq!(refusal(house.one.execute(house.seats(&[seat])).await), taken(&[seat]));
+    }
+    assert_eq!((house.refused(), gate_of(&house.one).up.get()), (0, 0));
+    let begun = Instant::now();
+    for seat in 5..10 {
+        hold(&house.one, house.seats(&[seat])).await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "nobody waits for what is away");
+    house.redis.restart_empty();
+    let deadline = Instant::now() + PATIENCE;
+    while house.refused() == 0 {
+        refusal(house.one.execute(house.seats(&[3])).await);
+        assert!(Instant::now() < deadline, "the gate is used again");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    house.close().await;
+}
+
+/// Callers of three servers want more than there is; some of those who get it give it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_unit_is_found_and_none_is_sold_twice() {
+    let house = House::open().await;
+    let mut callers = JoinSet::new();
+    for caller in 0..48 {
+        let engine = Arc::clone(if caller % 2 == 0 { &house.one } else { &house.other });
+        let venue = Arc::clone(&house.venue);
+        callers.spawn(async move {
+            let mut sold = 0;
+            for turn in 0..12 {
+                let request = hold_items(&venue, vec![ItemRequest::Pool(PoolNo(0), 1)], LONG_MS);
+                match engine.execute(request).await {
+                    Ok(done) => {
+                        let Outcome::Hold(hold) = done.outcome else { panic!("a hold") };
+                        if turn < 4 {
+                            engine.execute(release(&*engine, hold.id)).await.unwrap();
+                        } else {
+                            engine.execute(confirm(&*engine, hold.id, None)).await.unwrap();
+                            sold += 1;
+                        }
+                    }
+                    Err(EngineError::Refused(Refusal::PoolShort { .. })) => {}
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            sold
+        });
+    }
+    assert_eq!(callers.join_all().await.into_iter().sum::<u32>(), 10);
+    assert!(house.refused() > 0, "the gate had its part in it");
+    house.close().await;
+}
