@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use leasehold_engine::{ClusterEngine, ClusterOptions, EmbeddedEngine, EmbeddedOptions, Engine};
 use leasehold_lock::Locker;
+use leasehold_lock::link::Link;
 use leasehold_server::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -30,6 +31,7 @@ const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
   leasehold serve --listen 127.0.0.1:8080 --data /var/lib/leasehold/shop.db
   leasehold serve --locks redis://127.0.0.1:6379
   leasehold serve --ledger postgres://shop@db/shop --secret-key-file /etc/leasehold.key
+  leasehold serve --ledger postgres://shop@db/shop --gate redis-cluster://a:6379,b:6379,c:6379
   LEASEHOLD_EVENT_RATE=500:2000 leasehold serve --config leasehold.toml
 
 Every flag has a LEASEHOLD_* variable and a key in the configuration file, in this order of precedence.")]
@@ -82,6 +84,11 @@ impl Running {
             Store::Ledger { .. } => Path::new("ledger"),
         };
         let locker = locks.open(beside)?;
+        let gate = match store {
+            Store::Ledger { gate: Some(gate), .. } => Some(Arc::new(Link::open(gate).context("--gate")?)),
+            Store::Ledger { gate: None, .. } | Store::File(_) => None,
+        };
+        let config = ServerConfig { gate, ..config };
         let listener =
             TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
         let address = listener.local_addr()?;
@@ -125,8 +132,11 @@ async fn open(store: &Store, listen: SocketAddr) -> anyhow::Result<Arc<dyn Engin
             });
             Ok(Arc::new(EmbeddedEngine::open(options)?))
         }
-        Store::Ledger { url, key } => {
-            let options = ClusterOptions::new(url, key.clone()).listens_on(listen.to_string());
+        Store::Ledger { url, key, gate } => {
+            let mut options = ClusterOptions::new(url, key.clone()).listens_on(listen.to_string());
+            if let Some(gate) = gate {
+                options = options.gate(gate);
+            }
             Ok(Arc::new(ClusterEngine::open(options).await.context("--ledger")?))
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use leasehold_engine::SecretKey;
-use leasehold_lock::StoreOptions;
+use leasehold_lock::{Redis, StoreOptions};
 use leasehold_server::{Network, Operators, Rate, ServerConfig};
 use serde::Deserialize;
 
@@ -28,6 +28,11 @@ pub(crate) struct Settings {
     /// The ledger, in place of a data file, for any number of servers: postgres://USER@HOST/DATABASE
     #[arg(long, env = "LEASEHOLD_LEDGER", value_name = "URL", hide_env_values = true)]
     pub(crate) ledger: Option<String>,
+
+    /// A gate in front of the ledger, which turns away those who come too late: redis://HOST, redis-cluster://HOST,HOST,
+    /// redis-sentinel://HOST,HOST/MASTER, or with rediss for TLS
+    #[arg(long, env = "LEASEHOLD_GATE", value_name = "URL", hide_env_values = true)]
+    pub(crate) gate: Option<String>,
 
     /// A file with the key that hold secrets are made with, 64 hexadecimal digits, the same for every server on a
     /// ledger; or the variable LEASEHOLD_SECRET_KEY with the digits themselves
@@ -102,6 +107,8 @@ pub(crate) enum Store {
         url: String,
         /// What hold secrets are made with.
         key: SecretKey,
+        /// The Redis in front of it.
+        gate: Option<String>,
     },
 }
 
@@ -127,6 +134,7 @@ impl Settings {
             listen: self.listen.or(file.listen),
             data: self.data.or(file.data),
             ledger: self.ledger.or(file.ledger),
+            gate: self.gate.or(file.gate),
             secret_key_file: self.secret_key_file.or(file.secret_key_file),
             locks: self.locks.or(file.locks),
             lock_prefix: self.lock_prefix.or(file.lock_prefix),
@@ -151,6 +159,9 @@ impl Settings {
     /// Where events, holds and sales are kept.
     pub(crate) fn store(&self) -> anyhow::Result<Store> {
         let Some(url) = &self.ledger else {
+            if self.gate.is_some() {
+                bail!("--gate stands in front of a ledger: say where that is with --ledger");
+            }
             let data = self.data.clone().unwrap_or_else(|| PathBuf::from("./leasehold.db"));
             return Ok(Store::File(data));
         };
@@ -168,7 +179,11 @@ impl Settings {
                  for every server; `openssl rand -hex 32` makes one"
             ),
         };
-        Ok(Store::Ledger { url: url.clone(), key: secret_key(key.trim())? })
+        if let Some(gate) = &self.gate {
+            // Opening connects nothing, and says what is wrong with the URL.
+            Redis::open(gate).context("--gate")?;
+        }
+        Ok(Store::Ledger { url: url.clone(), key: secret_key(key.trim())?, gate: self.gate.clone() })
     }
 
     pub(crate) fn lock_store(&self) -> anyhow::Result<LockStore> {
@@ -310,6 +325,39 @@ mod tests {
         let refusal = settings.store().unwrap_err().to_string();
         assert!(refusal.contains("64 hexadecimal digits"), "{refusal}");
         assert!(matches!(Settings::default().store().unwrap(), Store::File(_)));
+    }
+
+    #[test]
+    fn a_gate_is_a_redis_in_front_of_a_ledger() {
+        let folder = tempfile::tempdir().unwrap();
+        let (key, file) = (folder.path().join("key"), folder.path().join("leasehold.toml"));
+        std::fs::write(&key, "0f".repeat(32)).unwrap();
+        std::fs::write(&file, "gate = \"redis://127.0.0.1\"\n").unwrap();
+        let alone = Settings { secret_key_file: Some(key), ..Settings::default() };
+        let alone = alone.or_from(Some(&file)).unwrap();
+        let refusal = alone.store().unwrap_err().to_string();
+        assert!(refusal.contains("--ledger"), "{refusal}");
+
+        let ledger = Settings { ledger: Some("postgres://localhost/shop".to_owned()), ..alone };
+        let gated = |url: &str| {
+            let flag = Settings { gate: Some(url.to_owned()), ..ledger.clone() };
+            flag.or_from(Some(&file)).unwrap().store()
+        };
+        for url in [
+            "redis://127.0.0.1",
+            "redis-cluster://a:1,b:2",
+            "redis-sentinel://a:1,b:2/shop",
+            "rediss://cache",
+            "rediss-cluster://a:1,b:2",
+        ] {
+            let Store::Ledger { gate, .. } = gated(url).unwrap() else { panic!("a ledger") };
+            assert_eq!(gate.as_deref(), Some(url), "the flag goes before the file");
+        }
+        for url in ["redlock://a,b,c", "postgres://:hunter2@db/shop", "127.0.0.1:6379"] {
+            let refusal = format!("{:#}", gated(url).unwrap_err());
+            assert!(refusal.contains("--gate") && refusal.contains("redis-cluster://"), "{refusal}");
+            assert!(!refusal.contains("hunter2"), "{refusal}");
+        }
     }
 
     #[test]
