@@ -8,38 +8,41 @@ const ANSWER_MAX_MS = 5_000;
 const QUIET_MAX_MS = 5_000;
 
 const number = (value) => value.toLocaleString('en');
+const isSome = (value) => value > 0;
 
 /** What a counter is called, how its value is said, and when it is worth a second look. Others are shown by their names. */
 const WORDS = {
-  leasehold_ledger_up: ['Ledger', (value) => (value === 1 ? 'Answers' : 'Does not answer'), (value) => value !== 1],
   leasehold_ledger_behind_seconds: ['What readers see', (value) => (value < 1 ? 'Current' : `${plural(Math.round(value), 'second')} old`), (value) => value >= 1],
-  leasehold_ledger_lost_total: ['Times the ledger stopped answering', number, (value) => value > 0],
-  leasehold_ledger_connections_total: ['Connections made to the ledger', number],
+  leasehold_ledger_lost_total: ['Times it stopped answering', number, isSome],
+  leasehold_ledger_connections_total: ['Connections made', number],
   leasehold_ledger_tried_again_total: ['Transactions tried again', number],
-  leasehold_ledger_in_doubt_total: ['Commits that were not answered', number, (value) => value > 0],
+  leasehold_ledger_in_doubt_total: ['Commits that were not answered', number, isSome],
+  leasehold_gate_refused_total: ['Holds turned away', number],
+  leasehold_gate_admitted_total: ['Holds let through to the ledger', number],
+  leasehold_gate_failures_total: ['Calls that failed', number, isSome],
+  leasehold_gate_rebuilt_total: ['Sections it was told anew', number],
 };
 
 /** Servers seen since this page was opened: `{id, replica, goneAt}` by id. */
 const seen = new Map();
 
 export function clusterView() {
-  const numbers = make('dl.numbers');
+  const ledger = part('ledger', 'Ledger', 'Answers', 'Does not answer');
+  const gate = part('gate', 'Gate', 'Turns losers away', 'Left out, the ledger decides alone');
   const rows = make('tbody');
   const unknown = make('p.empty', { id: 'replicas-unknown', hidden: true }, 'The ledger does not answer, so who is there is not known.');
-  const card = make('section.card', { id: 'cluster', hidden: true }, make('h3', {}, 'Ledger, gate and replicas'), numbers, make('h3', {}, 'Servers on this ledger'), unknown, make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'Servers on this ledger' }, make('table', { id: 'replicas' }, make('thead', {}, make('tr', {}, ['Address', 'Version', 'State', 'Name'].map((name) => make('th', { scope: 'col' }, name)))), rows)));
+  const servers = make('section.card', { hidden: true }, make('h3', {}, 'Servers on this ledger'), unknown, make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'Servers on this ledger' }, make('table', { id: 'replicas' }, make('thead', {}, make('tr', {}, ['Address', 'Version', 'State', 'Name'].map((name) => make('th', { scope: 'col' }, name)))), rows)));
+  const elements = [make('div.halves', { hidden: true }, ledger.element, gate.element), servers];
 
   /** What the server counts of them: nothing, unless it is on a ledger. */
   function sample(metrics) {
-    const found = ['leasehold_ledger_', 'leasehold_gate_', 'leasehold_replica'].flatMap((start) => metrics.beginningWith(start));
-    card.hidden = found.length === 0;
-    numbers.replaceChildren(...found.flatMap(([key, value]) => {
-      const [name, say, isBad] = WORDS[key] ?? [key.replace(/^leasehold_/, '').replace(/_total$/, '').replaceAll('_', ' '), number];
-      return [make('dt', {}, name), make('dd', { class: isBad?.(value) ? 'figures late' : 'figures', 'data-of': key }, say(value))];
-    }));
+    const isThere = ledger.sample(metrics);
+    gate.sample(metrics);
+    for (const element of elements) element.hidden = !isThere;
   }
 
   async function read() {
-    if (card.hidden) return;
+    if (servers.hidden) return;
     try {
       const response = await fetch('/v1/operator/replicas', { cache: 'no-store', signal: AbortSignal.timeout(ANSWER_MAX_MS) });
       if (!response.ok) throw response.status;
@@ -52,7 +55,31 @@ export function clusterView() {
     rows.replaceChildren(...all.map(row));
   }
 
-  return { element: card, sample, read };
+  return { elements, sample, read };
+}
+
+/** The ledger or the gate: whether it works, and what was counted of it. */
+function part(name, title, works, fails) {
+  const state = make('span.state', { id: `${name}-state` });
+  const numbers = make('dl.numbers');
+  const element = make('section.card', { hidden: true }, make('div.head', {}, make('h3', {}, title), state), numbers);
+  /** True when there is one. */
+  function sample(metrics) {
+    const found = metrics.beginningWith(`leasehold_${name}_`).filter(([key]) => key !== `leasehold_${name}_up`);
+    const isUp = metrics.value(`leasehold_${name}_up`) === 1;
+    element.hidden = found.length === 0;
+    write(state, isUp ? works : fails);
+    state.setAttribute('class', `state ${isUp ? 'open' : 'late'}`);
+    // Those without words come last.
+    const place = (key) => (key in WORDS ? Object.keys(WORDS).indexOf(key) : Infinity);
+    found.sort(([one], [other]) => (place(one) < place(other) ? -1 : 1));
+    numbers.replaceChildren(...found.flatMap(([key, value]) => {
+      const [words, say, isBad] = WORDS[key] ?? [key.replace(/^leasehold_[a-z]+_/, '').replace(/_total$/, '').replaceAll('_', ' '), number];
+      return [make('dt', {}, words), make('dd', { class: isBad?.(value) ? 'figures late' : 'figures', 'data-of': key }, say(value))];
+    }));
+    return found.length > 0;
+  }
+  return { element, sample };
 }
 
 function note(replicas) {

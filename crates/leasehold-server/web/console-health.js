@@ -80,7 +80,7 @@ export function healthView(desk) {
     elements: [
       make('h2.unseen', {}, 'Health'),
       make('div.halves', {}, make('section.card', {}, make('div.head', {}, make('h3', {}, 'Store'), ready), numbers), make('section.card', {}, make('h3', {}, 'Server'), rest)),
-      cluster.element,
+      ...cluster.elements,
       make('section.card', {}, make('h3', {}, 'Recent problems'), noProblems, table('Recent problems', ['When', 'Request', 'Answer', 'Took', 'Request id'], problems)),
       make('section.card', {}, make('h3', {}, 'Payments to give back'), noRefunds, table('Payments to give back', ['Payment', 'Holder', 'Hold'], refunds)),
     ],

@@ -4,16 +4,16 @@ use std::path::Path;
 
 use leasehold_api::{CreateEvent, SeatSpec};
 use leasehold_client::{Client, Request};
-use leasehold_testkit::servers::Postgres;
+use leasehold_testkit::servers::{Postgres, RedisServer};
 use leasehold_testkit::{Launch, Screen, ServerProcess};
 
 use crate::accessibility::assert_accessible;
 use crate::house::Person;
 
 /// A server on this ledger. Its key is for tests only.
-fn serve(ledger: &Postgres) -> ServerProcess {
+fn serve(ledger: &Postgres, gate: &RedisServer) -> ServerProcess {
     Launch::without_file(Path::new(env!("CARGO_BIN_EXE_leasehold")))
-        .args(&["--ledger", &ledger.url()])
+        .args(&["--ledger", &ledger.url(), "--gate", &gate.url()])
         .variable("LEASEHOLD_SECRET_KEY", &"5eed".repeat(16))
         .start()
 }
@@ -27,8 +27,8 @@ async fn sell(server: &ServerProcess) {
 
 #[tokio::test]
 async fn a_buyer_is_told_that_the_map_is_old_while_the_ledger_is_gone() {
-    let mut ledger = Postgres::start();
-    let server = serve(&ledger);
+    let (mut ledger, gate) = (Postgres::start(), RedisServer::start());
+    let server = serve(&ledger, &gate);
     sell(&server).await;
     let mut buyer = Person::sit_down(Screen::DESKTOP).await;
     buyer.open(&format!("http://{}/events/gala", server.address())).await;
@@ -39,6 +39,8 @@ async fn a_buyer_is_told_that_the_map_is_old_while_the_ledger_is_gone() {
     buyer.until("document.getElementById('connection').dataset.state === 'behind'").await;
     assert_eq!(buyer.sees("A-1").await, "free", "what it knows is still shown");
     assert_accessible(&mut buyer, "behind").await;
+    buyer.show_on(Screen::PHONE).await;
+    std::fs::write("/tmp/he-stale.png", buyer.picture().await).unwrap();
     ledger.restart();
     buyer.until("document.getElementById('stale').hidden").await;
     buyer.until("document.getElementById('connection').dataset.state === 'live'").await;
@@ -47,8 +49,8 @@ async fn a_buyer_is_told_that_the_map_is_old_while_the_ledger_is_gone() {
 
 #[tokio::test]
 async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
-    let mut ledger = Postgres::start();
-    let (first, mut second) = (serve(&ledger), serve(&ledger));
+    let (mut ledger, gate) = (Postgres::start(), RedisServer::start());
+    let (first, mut second) = (serve(&ledger, &gate), serve(&ledger, &gate));
     sell(&first).await;
     let mut operator = Person::sit_down(Screen::DESKTOP).await;
     operator.expect_in_log("status of 503");
@@ -62,11 +64,16 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     let says = |key: &str, words: &str| {
         format!("document.querySelector('[data-of={key}]')?.textContent === {words:?}")
     };
+    let is = |part: &str, words: &str| {
+        format!("document.getElementById('{part}-state')?.textContent === {words:?}")
+    };
     operator.until(&format!("{} === 'This server'", state_of(&first))).await;
     operator.until(&format!("{} === 'Works'", state_of(&second))).await;
-    operator.until(&says("leasehold_ledger_up", "Answers")).await;
+    operator.until(&is("ledger", "Answers")).await;
     operator.until(&says("leasehold_ledger_behind_seconds", "Current")).await;
+    operator.until(&is("gate", "Turns losers away")).await;
     assert_accessible(&mut operator, "a cluster").await;
+    std::fs::write("/tmp/he-cluster-1.png", operator.picture().await).unwrap();
 
     second.sigstop();
     operator.until(&format!("{}?.startsWith('Silent for')", state_of(&second))).await;
@@ -76,12 +83,18 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     operator.until(&format!("{}?.startsWith('Gone since')", state_of(&second))).await;
     assert_eq!(operator.run(&format!("return {};", state_of(&first))).await, "This server");
 
+    operator.run("document.getElementById('replicas').scrollIntoView({ block: 'end' });").await;
+    std::fs::write("/tmp/he-cluster-2.png", operator.picture().await).unwrap();
+    operator.show_on(Screen::PHONE.dark()).await;
+    operator.run("document.getElementById('replicas').scrollIntoView({ block: 'end' });").await;
+    std::fs::write("/tmp/he-cluster-4.png", operator.picture().await).unwrap();
     ledger.kill9();
-    operator.until(&says("leasehold_ledger_up", "Does not answer")).await;
+    operator.until(&is("ledger", "Does not answer")).await;
     operator.until_there("#replicas-unknown:not([hidden])").await;
     assert_accessible(&mut operator, "a cluster without its ledger").await;
+    std::fs::write("/tmp/he-cluster-3.png", operator.picture().await).unwrap();
     ledger.restart();
-    operator.until(&says("leasehold_ledger_up", "Answers")).await;
+    operator.until(&is("ledger", "Answers")).await;
     operator
         .until("Number(document.querySelector('[data-of=leasehold_ledger_lost_total]')?.textContent) >= 1")
         .await;
