@@ -31,7 +31,7 @@ export function clusterView() {
   const gate = part('gate', 'Gate', 'Turns losers away', 'Left out, the ledger decides alone');
   const rows = make('tbody');
   const unknown = make('p.empty', { id: 'replicas-unknown', hidden: true }, 'The ledger does not answer, so who is there is not known.');
-  const servers = make('section.card', { hidden: true }, make('h3', {}, 'Servers on this ledger'), unknown, make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'Servers on this ledger' }, make('table', { id: 'replicas' }, make('thead', {}, make('tr', {}, ['Address', 'Version', 'State', 'Name'].map((name) => make('th', { scope: 'col' }, name)))), rows)));
+  const servers = make('section.card', { hidden: true }, make('h3', {}, 'Servers on this ledger'), unknown, make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'Servers on this ledger' }, make('table', { id: 'replicas' }, make('thead', {}, make('tr', {}, ['Address', 'State', 'Version', 'Name'].map((name) => make('th', { scope: 'col' }, name)))), rows)));
   const elements = [make('div.halves', { hidden: true }, ledger.element, gate.element), servers];
 
   /** What the server counts of them: nothing, unless it is on a ledger. */
@@ -70,11 +70,12 @@ function part(name, title, works, fails) {
     element.hidden = found.length === 0;
     write(state, isUp ? works : fails);
     state.setAttribute('class', `state ${isUp ? 'open' : 'late'}`);
+    const values = new Map(found);
     // Those without words come last.
-    const place = (key) => (key in WORDS ? Object.keys(WORDS).indexOf(key) : Infinity);
-    found.sort(([one], [other]) => (place(one) < place(other) ? -1 : 1));
-    numbers.replaceChildren(...found.flatMap(([key, value]) => {
+    const keys = new Set([...Object.keys(WORDS).filter((key) => values.has(key)), ...values.keys()]);
+    numbers.replaceChildren(...[...keys].flatMap((key) => {
       const [words, say, isBad] = WORDS[key] ?? [key.replace(/^leasehold_[a-z]+_/, '').replace(/_total$/, '').replaceAll('_', ' '), number];
+      const value = values.get(key);
       return [make('dt', {}, words), make('dd', { class: isBad?.(value) ? 'figures late' : 'figures', 'data-of': key }, say(value))];
     }));
     return found.length > 0;
@@ -96,7 +97,7 @@ function row({ replica, goneAt }) {
   const quiet = (replica.quiet_ms ?? 0) > QUIET_MAX_MS;
   const state = make('span', { class: `state ${goneAt === null && !quiet ? 'open' : 'late'}` });
   write(state, goneAt !== null ? `Gone since ${time(goneAt)}` : quiet ? `Silent for ${plural(Math.round(replica.quiet_ms / 1000), 'second')}` : replica.is_this ? 'This server' : 'Works');
-  return make('tr', {}, make('th', { scope: 'row' }, address(replica)), make('td', {}, replica.version), make('td', {}, state), make('td', {}, replica.id));
+  return make('tr', {}, make('th', { scope: 'row' }, address(replica)), make('td', {}, state), make('td', {}, replica.version), make('td', {}, replica.id));
 }
 
 function address({ listens_on: listens = 'unknown', connects_from: from }) {

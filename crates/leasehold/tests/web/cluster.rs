@@ -57,7 +57,7 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     operator.open(&format!("http://{}/console#health", first.address())).await;
     let state_of = |server: &ServerProcess| {
         format!(
-            "[...document.querySelectorAll('#replicas tbody tr')].find((row) => row.cells[0].textContent === {:?})?.cells[2].textContent",
+            "[...document.querySelectorAll('#replicas tbody tr')].find((row) => row.cells[0].textContent === {:?})?.cells[1].textContent",
             server.address()
         )
     };
