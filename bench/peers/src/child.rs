@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use leasehold_engine::{EmbeddedEngine, EmbeddedOptions};
+use leasehold_engine::{
+    ClusterEngine, ClusterOptions, EmbeddedEngine, EmbeddedOptions, Engine, SecretKey,
+};
 use leasehold_lock::{Locker, Memory};
 use leasehold_server::ServerConfig;
 use tokio::net::TcpListener;
@@ -27,6 +29,11 @@ impl Server {
 
     pub(crate) fn leasehold(data: &Path) -> anyhow::Result<Self> {
         Self::start(&["leasehold-server", data.to_str().context("the path is UTF-8")?])
+    }
+
+    /// One of several on a ledger, behind a gate.
+    pub(crate) fn replica(ledger: &str, gate: &str) -> anyhow::Result<Self> {
+        Self::start(&["leasehold-replica", ledger, gate])
     }
 
     fn start(args: &[&str]) -> anyhow::Result<Self> {
@@ -56,12 +63,21 @@ impl Drop for Server {
     }
 }
 
-/// Serves an engine until it is killed, and prints its address first.
 pub(crate) async fn serve_leasehold(data: &Path) -> anyhow::Result<()> {
     let engine = EmbeddedEngine::open(EmbeddedOptions::new(data).on_fatal(|message| {
         eprintln!("{message}");
         std::process::exit(74);
     }))?;
+    serve(engine).await
+}
+
+pub(crate) async fn serve_replica(ledger: &str, gate: &str) -> anyhow::Result<()> {
+    let options = ClusterOptions::new(ledger, SecretKey::from_bytes([7; 32])).gate(gate);
+    serve(ClusterEngine::open(options).await?).await
+}
+
+/// Serves an engine until it is killed, and prints its address first.
+async fn serve(engine: impl Engine) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
     let (locker, config) = (Locker::new(Memory::new()), ServerConfig::default());

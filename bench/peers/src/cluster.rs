@@ -1,4 +1,5 @@
-//! The ledger on PostgreSQL: durable holds on distinct seats, beside one transaction for each hold on the same server.
+//! The ledger on PostgreSQL behind a gate on a Redis Cluster: durable holds on distinct seats, beside one transaction
+//! for each hold on the same server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,10 @@ use leasehold_engine::{
     check_ledger, new_booking_id, new_hold_id,
 };
 
+use leasehold_testkit::servers::{Persistence, RedisCluster};
+
 use crate::Bench;
+use crate::cluster_http;
 use crate::postgres::Postgres;
 use crate::table::{Aim, Table};
 
@@ -31,23 +35,30 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
     let duration = Duration::from_secs(seconds);
     let server = Postgres::start().await?;
     server.require_durable().await?;
+    let cluster = RedisCluster::options().persistence(Persistence::None).start();
+    let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
     // In turns, so that a slow minute of the machine is in both.
-    let (mut ours, mut peer, mut sales) = (0.0, 0.0, 0.0);
+    let (mut ours, mut alone, mut peer, mut sales) = (0.0, 0.0, 0.0, 0.0);
     const TURNS: u32 = 2;
     for turn in 0..TURNS {
         peer += server.hold_by_hold(PEER_CLIENTS, duration / TURNS).await? / f64::from(TURNS);
-        let (held, sold) = holds_and_sales(&server, &format!("bench-{turn}"), duration / TURNS).await?;
+        let event = format!("bench-{turn}");
+        let (held, sold) = holds_and_sales(&server, Some(&gate), &event, duration / TURNS).await?;
         ours += held / f64::from(TURNS);
+        let event = format!("alone-{turn}");
+        alone += holds_and_sales(&server, None, &event, duration / TURNS).await?.0 / f64::from(TURNS);
         sales += sold / f64::from(TURNS);
     }
     table.ratio(
-        &format!("durable holds in the engine on PostgreSQL, distinct seats of one event, {CALLERS} callers"),
+        &format!("durable holds in the engine, gate and ledger, distinct seats of one event, {CALLERS} callers"),
         format!("{ours:.0}/s"),
         format!("a FOR UPDATE transaction for each hold, {PEER_CLIENTS} connections: {peer:.0}/s"),
         ours / peer,
         Aim::AtLeast(5.0),
     );
+    println!("the same without a gate: {alone:.0}/s, {:.1} times the peer", alone / peer);
     println!("the same holds confirmed, each under an idempotency key: {sales:.0}/s");
+    cluster_http::measure(bench, table, &server, &gate, peer).await?;
     let report = check_ledger(&server.url()).await?;
     ensure!(report.problems.is_empty(), "the ledger is not sound: {:?}", report.problems);
     Ok(())
@@ -55,8 +66,16 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
 
 /// Holds a second: every caller holds the next seat that nobody has. Then sales a second: the same callers confirm what
 /// they hold.
-async fn holds_and_sales(server: &Postgres, event: &str, duration: Duration) -> anyhow::Result<(f64, f64)> {
-    let options = ClusterOptions::new(server.url(), SecretKey::from_bytes([7; 32]));
+async fn holds_and_sales(
+    server: &Postgres,
+    gate: Option<&str>,
+    event: &str,
+    duration: Duration,
+) -> anyhow::Result<(f64, f64)> {
+    let mut options = ClusterOptions::new(server.url(), SecretKey::from_bytes([7; 32]));
+    if let Some(gate) = gate {
+        options = options.gate(gate);
+    }
     let engine = Arc::new(ClusterEngine::open(options).await?);
     let create = Command::CreateEvent(CreateEvent {
         id: Name::parse(event)?,

@@ -13,11 +13,11 @@ use crate::load::{self, Connection, Loaded};
 use crate::postgres::Postgres;
 use crate::table::{Aim, Table};
 
-const CONNECTIONS: usize = 200;
-const HOT_CONNECTIONS: usize = 50;
+pub(crate) const CONNECTIONS: usize = 200;
+pub(crate) const HOT_CONNECTIONS: usize = 50;
 /// Seats for the grants: enough that no connection runs out of fresh ones.
-const ROWS: u64 = 300;
-const SEATS_PER_ROW: u64 = 1_000;
+pub(crate) const ROWS: u64 = 300;
+pub(crate) const SEATS_PER_ROW: u64 = 1_000;
 
 /// A load with the server's time on the processor.
 struct Measured {
@@ -113,12 +113,12 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn rate(loaded: &Loaded) -> String {
+pub(crate) fn rate(loaded: &Loaded) -> String {
     format!("{:.0}/s", loaded.per_second())
 }
 
 /// Every connection has rows of its own, so all holds are of distinct seats.
-fn grant(path: &str, number: usize, turn: u64) -> Vec<u8> {
+pub(crate) fn grant(path: &str, number: usize, turn: u64) -> Vec<u8> {
     let place = number as u64 * (ROWS * SEATS_PER_ROW / CONNECTIONS as u64) + turn;
     let (row, seat) = (place / SEATS_PER_ROW + 1, place % SEATS_PER_ROW + 1);
     load::post(
@@ -127,7 +127,7 @@ fn grant(path: &str, number: usize, turn: u64) -> Vec<u8> {
     )
 }
 
-async fn create_event(address: SocketAddr, id: &str, rows: u64, seats: u64) -> anyhow::Result<()> {
+pub(crate) async fn create_event(address: SocketAddr, id: &str, rows: u64, seats: u64) -> anyhow::Result<()> {
     let body = format!(
         r#"{{"id":"{id}","layout":{{"sections":[{{"name":"A","rows":{rows},"seats_per_row":{seats}}}]}}}}"#
     );
@@ -157,7 +157,7 @@ async fn check_sizes(address: SocketAddr) -> anyhow::Result<()> {
 }
 
 /// What the server says is held is what was granted, to the last seat.
-async fn check_oversell(address: SocketAddr, event: &str, granted: u64) -> anyhow::Result<()> {
+pub(crate) async fn check_oversell(address: SocketAddr, event: &str, granted: u64) -> anyhow::Result<()> {
     let mut connection = Connection::open(address).await?;
     let (status, body) = connection.send(&load::get(&format!("/v1/events/{event}"))).await?;
     ensure!(status == 200, "the event can be read");

@@ -6,6 +6,7 @@
 mod bare;
 mod child;
 mod cluster;
+mod cluster_http;
 mod engine;
 mod http;
 mod load;
@@ -51,7 +52,7 @@ enum Part {
     Engine,
     /// A million seats, all held: memory and time to open
     Memory,
-    /// The ledger on PostgreSQL, beside one transaction for each hold
+    /// The ledger on PostgreSQL and the gate on a Redis Cluster, beside one transaction for each hold
     Cluster,
     /// Locks on Redis, beside raw commands and other libraries
     Locks,
@@ -63,6 +64,14 @@ enum Part {
     LeaseholdServer {
         /// The data file
         data: PathBuf,
+    },
+    /// A Leasehold server on a ledger, started by the others
+    #[command(hide = true)]
+    LeaseholdReplica {
+        /// The ledger
+        ledger: String,
+        /// The gate
+        gate: String,
     },
     /// Opens a data file and says how long that took and what it weighs
     #[command(hide = true)]
@@ -90,6 +99,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     match &part {
         Part::BareServer => return bare::serve().await,
         Part::LeaseholdServer { data } => return child::serve_leasehold(data).await,
+        Part::LeaseholdReplica { ledger, gate } => return child::serve_replica(ledger, gate).await,
         Part::OpenFile { data } => return memory::open_file(data).await,
         Part::All | Part::Http | Part::Engine | Part::Memory | Part::Cluster | Part::Locks => {}
     }

@@ -31,7 +31,8 @@ impl Postgres {
         let data = this.data();
         this.run("initdb", &["-D", &data, "-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8"])?;
         let folder = this.folder.path().display();
-        let options = format!("-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=100");
+        let options = format!("-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=100 \
+             -c shared_preload_libraries=pg_stat_statements");
         let log = this.folder.path().join("log").display().to_string();
         this.run("pg_ctl", &["-D", &data, "-w", "-l", &log, "-o", &options, "start"])?;
         Ok(this)
@@ -75,8 +76,7 @@ impl Postgres {
 
     /// A commit that is not on the disk is none.
     pub(crate) async fn require_durable(&self) -> anyhow::Result<()> {
-        let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await?;
-        tokio::spawn(connection);
+        let client = self.client().await?;
         for setting in ["fsync", "synchronous_commit", "full_page_writes"] {
             let value: String = client.query_one(&format!("SHOW {setting}"), &[]).await?.get(0);
             ensure!(value == "on", "{setting} is {value}");
@@ -86,8 +86,7 @@ impl Postgres {
 
     /// Holds a second the way they are mostly made: lock the seat's row, look, write hold, seat and log, commit.
     pub(crate) async fn hold_by_hold(&self, clients: usize, duration: Duration) -> anyhow::Result<f64> {
-        let (setup, connection) = tokio_postgres::connect(&self.url(), NoTls).await?;
-        tokio::spawn(connection);
+        let setup = self.client().await?;
         setup
             .batch_execute(
                 "DROP SCHEMA IF EXISTS peer CASCADE; CREATE SCHEMA peer;
@@ -135,6 +134,25 @@ impl Postgres {
             });
         }
         Ok(buyers.run_for(duration).await?.per_second())
+    }
+
+    /// Begins to count statements anew.
+    pub(crate) async fn count_anew(&self) -> anyhow::Result<()> {
+        let sql = "CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SELECT pg_stat_statements_reset()";
+        Ok(self.client().await?.batch_execute(sql).await?)
+    }
+
+    /// Statements since then that ask about holds: neither those that follow the log nor those that sweep.
+    pub(crate) async fn statements_of_callers(&self) -> anyhow::Result<i64> {
+        let sql = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE toplevel
+                   AND (query LIKE '%hold_v1%' OR query LIKE '%load_v1%' OR query LIKE '%live_until%seat_no = ANY%')";
+        Ok(self.client().await?.query_one(sql, &[]).await?.get(0))
+    }
+
+    async fn client(&self) -> anyhow::Result<tokio_postgres::Client> {
+        let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
     }
 
     fn data(&self) -> String {

@@ -9,8 +9,9 @@ use super::super::connection::{CALL_TIME_MAX, within};
 use super::super::shared::{Reader, Shared};
 use crate::Venue;
 
-/// The longest that anything is good for: the gate and the ledger may differ for reasons nobody thought of.
-pub(super) const DOUBT_AFTER: Duration = Duration::from_secs(30);
+/// The longest that anything is good for: the gate and the ledger may differ for reasons nobody thought of. Asking costs
+/// two statements: the hold, and when to ask again.
+pub(super) const DOUBT_AFTER: Duration = Duration::from_secs(60);
 /// The same for a pool some of whose units are held by nobody knows whom: as often as what is over is swept.
 pub(super) const UNITS_DOUBT_AFTER: Duration = Duration::from_millis(250);
 

@@ -3,7 +3,7 @@
 //! It decides nothing. Before a new hold goes to the ledger it claims its seats here, for a few seconds: of many who
 //! want one seat, one goes on. What the ledger said is noted with the event's version, and a note of a lower
 //! version never replaces one of a higher. Every entry may be doubted now and then: when a hold should be over, and
-//! after half a minute in any case, one caller is let through to ask the ledger again. And who asks says
+//! after a minute in any case, one caller is let through to ask the ledger again. And who asks says
 //! what its server has read in the log, so an entry that is older than that does not count.
 //!
 //! So Redis may lose everything, or something, or be away: only speed suffers.
@@ -181,6 +181,8 @@ impl Gate {
             for &(pool, quantity) in &claim.pools {
                 refusal = self.claim_units(&claim.hall, pool, quantity, may_repeat).await?;
                 if refusal.is_some() {
+                    // One of the seats may only have been doubted, and what is said of seats comes first.
+                    refusal = refusal.filter(|_| claim.sections.is_empty());
                     break;
                 }
                 claim.claimed += 1;
