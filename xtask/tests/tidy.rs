@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const ARROWS: [(&str, &[&str]); 8] = [
     ("leasehold-core", &[]),
     ("leasehold-api", &[]),
-    // Its cluster engine is built on the locks' connections, and its sweeper holds one.
+    // The ledger and its gate are reached as stores of locks are, and a lease elects who sweeps.
     ("leasehold-engine", &["leasehold-core", "leasehold-lock"]),
     ("leasehold-lock", &["leasehold-core"]),
     ("leasehold-server", &["leasehold-api", "leasehold-core", "leasehold-engine", "leasehold-lock"]),

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use leasehold_engine::{
-    ClusterEngine, ClusterOptions, EmbeddedEngine, EmbeddedOptions, Engine, SecretKey,
-};
+use leasehold_engine::{ClusterEngine, ClusterOptions, EmbeddedEngine, EmbeddedOptions, Engine, SecretKey};
 use leasehold_lock::{Locker, Memory};
 use leasehold_server::ServerConfig;
 use tokio::net::TcpListener;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use leasehold_core::{
-    Command, ConfirmHold, CreateEvent, CreateHold, HoldId, ItemRequest, Layout, Millis, Name, Policy, SeatNo,
-    Text,
+    Command, ConfirmHold, CreateEvent, CreateHold, HoldId, ItemRequest, Layout, Millis, Name, Policy, PoolNo,
+    SeatNo, Text,
 };
 use leasehold_engine::{
     ClusterEngine, ClusterOptions, Engine, EngineError, IdempotencyKey, Request, SecretKey, Venue,
@@ -38,25 +38,33 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
     let cluster = RedisCluster::options().persistence(Persistence::None).start();
     let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
     // In turns, so that a slow minute of the machine is in both.
-    let (mut ours, mut alone, mut peer, mut sales) = (0.0, 0.0, 0.0, 0.0);
+    let (mut ours, mut alone, mut units, mut peer, mut sales) = (0.0, 0.0, 0.0, 0.0, 0.0);
     const TURNS: u32 = 2;
     for turn in 0..TURNS {
         peer += server.hold_by_hold(PEER_CLIENTS, duration / TURNS).await? / f64::from(TURNS);
         let event = format!("bench-{turn}");
-        let (held, sold) = holds_and_sales(&server, Some(&gate), &event, duration / TURNS).await?;
+        let (held, sold) =
+            holds_and_sales(&server, Some(&gate), &event, What::Seats, duration / TURNS).await?;
         ours += held / f64::from(TURNS);
         let event = format!("alone-{turn}");
-        alone += holds_and_sales(&server, None, &event, duration / TURNS).await?.0 / f64::from(TURNS);
+        let (held, _) = holds_and_sales(&server, None, &event, What::Seats, duration / TURNS).await?;
+        alone += held / f64::from(TURNS);
+        let event = format!("units-{turn}");
+        let (held, _) = holds_and_sales(&server, None, &event, What::Units, duration / TURNS).await?;
+        units += held / f64::from(TURNS);
         sales += sold / f64::from(TURNS);
     }
     table.ratio(
-        &format!("durable holds in the engine, gate and ledger, distinct seats of one event, {CALLERS} callers"),
+        &format!(
+            "durable holds in the engine, gate and ledger, distinct seats of one event, {CALLERS} callers"
+        ),
         format!("{ours:.0}/s"),
         format!("a FOR UPDATE transaction for each hold, {PEER_CLIENTS} connections: {peer:.0}/s"),
         ours / peer,
         Aim::AtLeast(5.0),
     );
     println!("the same without a gate: {alone:.0}/s, {:.1} times the peer", alone / peer);
+    println!("the same without a gate, a unit of one pool for each: {units:.0}/s");
     println!("the same holds confirmed, each under an idempotency key: {sales:.0}/s");
     cluster_http::measure(bench, table, &server, &gate, peer).await?;
     let report = check_ledger(&server.url()).await?;
@@ -64,12 +72,20 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
     Ok(())
 }
 
-/// Holds a second: every caller holds the next seat that nobody has. Then sales a second: the same callers confirm what
+/// What callers hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Seats,
+    Units,
+}
+
+/// Holds a second: every caller holds the next seat that nobody has, or one more unit. Then sales a second: the same callers confirm what
 /// they hold.
 async fn holds_and_sales(
     server: &Postgres,
     gate: Option<&str>,
     event: &str,
+    what: What,
     duration: Duration,
 ) -> anyhow::Result<(f64, f64)> {
     let mut options = ClusterOptions::new(server.url(), SecretKey::from_bytes([7; 32]));
@@ -81,7 +97,7 @@ async fn holds_and_sales(
         id: Name::parse(event)?,
         name: Text::parse("Bench")?,
         layout: Arc::new(Layout::grid(&[(Name::parse("A")?, ROWS, SEATS_PER_ROW)])?),
-        pools: vec![],
+        pools: vec![(Name::parse("floor")?, ROWS * SEATS_PER_ROW)],
         policy: Policy::default(),
     });
     let venue = engine.execute(Request::new(create)).await?.venue;
@@ -93,6 +109,7 @@ async fn holds_and_sales(
                 Arc::clone(&engine),
                 Arc::clone(&venue),
                 Arc::clone(&next_seat),
+                what,
                 duration,
             ))
         })
@@ -103,7 +120,8 @@ async fn holds_and_sales(
     }
     let elapsed = begun.elapsed();
     let count = granted.iter().map(Vec::len).sum::<usize>();
-    let held = engine.event(&venue).await?.counts.held;
+    let summary = engine.event(&venue).await?;
+    let held = summary.counts.held + summary.pools[0].held;
     ensure!(held as usize == count, "{count} holds were granted and {held} are there");
 
     let begun = Instant::now();
@@ -116,7 +134,8 @@ async fn holds_and_sales(
         sold += caller.await??;
     }
     let selling = begun.elapsed();
-    let counted = engine.event(&venue).await?.counts.sold;
+    let summary = engine.event(&venue).await?;
+    let counted = summary.counts.sold + summary.pools[0].sold;
     ensure!(counted == sold, "{sold} sales were answered and {counted} are there");
     engine.close().await;
     Ok((count as f64 / elapsed.as_secs_f64(), f64::from(sold) / selling.as_secs_f64()))
@@ -146,6 +165,7 @@ async fn hold_seats(
     engine: Arc<ClusterEngine>,
     venue: Arc<Venue>,
     next_seat: Arc<AtomicU32>,
+    what: What,
     duration: Duration,
 ) -> anyhow::Result<Vec<HoldId>> {
     let begun = Instant::now();
@@ -154,10 +174,14 @@ async fn hold_seats(
         let seat = next_seat.fetch_add(1, Ordering::Relaxed);
         ensure!(seat < ROWS * SEATS_PER_ROW, "the venue is too small for this machine");
         let id = new_hold_id();
+        let item = match what {
+            What::Seats => ItemRequest::Seat(SeatNo(seat)),
+            What::Units => ItemRequest::Pool(PoolNo(0), 1),
+        };
         let create = CreateHold {
             event: venue.number,
             id,
-            items: vec![ItemRequest::Seat(SeatNo(seat))],
+            items: vec![item],
             holder: None,
             ttl: Some(Millis(20 * 60_000)),
         };

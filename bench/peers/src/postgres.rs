@@ -31,8 +31,10 @@ impl Postgres {
         let data = this.data();
         this.run("initdb", &["-D", &data, "-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8"])?;
         let folder = this.folder.path().display();
-        let options = format!("-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=100 \
-             -c shared_preload_libraries=pg_stat_statements");
+        let options = format!(
+            "-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=100 \
+             -c shared_preload_libraries=pg_stat_statements"
+        );
         let log = this.folder.path().join("log").display().to_string();
         this.run("pg_ctl", &["-D", &data, "-w", "-l", &log, "-o", &options, "start"])?;
         Ok(this)

@@ -102,6 +102,9 @@ pub struct PolicySpec {
     /// The most seats and units one holder may hold and own at a time; 0 is no limit.
     #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub units_per_holder_max: Option<u32>,
+    /// The most payments of the event that may be in progress at a time; 0 is no limit.
+    #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
+    pub payments_in_flight_max: Option<u32>,
     /// Whether a payment that arrives after the hold ended may revive it.
     #[serde(default, deserialize_with = "crate::given", skip_serializing_if = "Option::is_none")]
     pub accept_late_payment: Option<bool>,
@@ -123,6 +126,9 @@ pub struct PolicyView {
     pub payment_max_ms: u64,
     /// The most seats and units one holder may hold and own at a time; 0 is no limit.
     pub units_per_holder_max: u32,
+    /// The most payments of the event that may be in progress at a time; 0 is no limit.
+    #[serde(default)]
+    pub payments_in_flight_max: u32,
     /// Whether a payment that arrives after the hold ended may revive it.
     pub accept_late_payment: bool,
     /// What happens at the payment deadline: `expire` or `keep`.

@@ -34,6 +34,8 @@ pub enum Code {
     PaymentRefUsed,
     /// The hold has had as many payments as it may.
     PaymentCap,
+    /// As many payments of the event are in progress as it allows at a time.
+    PaymentsBusy,
     /// The payment cannot be turned into a sale any more: give the money back.
     RefundDue,
     /// Somebody else has the lock, also after the wait.
@@ -72,7 +74,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, for documentation and tests.
-    pub const ALL: [Code; 30] = [
+    pub const ALL: [Code; 31] = [
         Code::SeatTaken,
         Code::SoldOut,
         Code::EventClosed,
@@ -86,6 +88,7 @@ impl Code {
         Code::CapacityInUse,
         Code::PaymentRefUsed,
         Code::PaymentCap,
+        Code::PaymentsBusy,
         Code::RefundDue,
         Code::LockHeld,
         Code::LockLost,
@@ -121,6 +124,7 @@ impl Code {
             Code::CapacityInUse => "capacity-in-use",
             Code::PaymentRefUsed => "payment-ref-used",
             Code::PaymentCap => "payment-cap",
+            Code::PaymentsBusy => "payments-busy",
             Code::RefundDue => "refund-due",
             Code::LockHeld => "lock-held",
             Code::LockLost => "lock-lost",
@@ -165,7 +169,7 @@ impl Code {
             Code::TooLarge => 413,
             Code::UnsupportedMediaType => 415,
             Code::Invalid | Code::LimitPerHolder | Code::IdempotencyMismatch => 422,
-            Code::QuotaExceeded => 429,
+            Code::QuotaExceeded | Code::PaymentsBusy => 429,
             Code::Overloaded | Code::OutcomeUnknown | Code::LockStoreRefused => 503,
         }
     }
@@ -186,6 +190,7 @@ impl Code {
             Code::CapacityInUse => "urn:leasehold:problem:capacity-in-use",
             Code::PaymentRefUsed => "urn:leasehold:problem:payment-ref-used",
             Code::PaymentCap => "urn:leasehold:problem:payment-cap",
+            Code::PaymentsBusy => "urn:leasehold:problem:payments-busy",
             Code::RefundDue => "urn:leasehold:problem:refund-due",
             Code::LockHeld => "urn:leasehold:problem:lock-held",
             Code::LockLost => "urn:leasehold:problem:lock-lost",
@@ -222,6 +227,7 @@ impl Code {
             Code::CapacityInUse => "the capacity is in use",
             Code::PaymentRefUsed => "the payment belongs to another hold",
             Code::PaymentCap => "the hold has had as many payments as it may",
+            Code::PaymentsBusy => "too many payments are in progress",
             Code::RefundDue => "the payment must be given back",
             Code::LockHeld => "somebody else has the lock",
             Code::LockLost => "the lock is not held with this owner",

@@ -257,6 +257,9 @@ pub enum Refusal {
     /// The hold has had as many payments as it may.
     #[error("the hold has had as many payments as it may")]
     PaymentCap,
+    /// As many payments of the event are in progress as it allows at a time.
+    #[error("as many payments are in progress as the event allows at a time")]
+    PaymentsBusy,
     /// The event's rules would contradict themselves.
     #[error("{0}")]
     BadPolicy(BadPolicy),

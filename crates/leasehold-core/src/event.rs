@@ -35,6 +35,8 @@ pub struct Event {
     free: FreeSeats,
     /// Units held and owned by each holder; only kept while the policy limits them.
     holders: Option<HashMap<Reference, u64>>,
+    /// Holds that are being paid for.
+    payments_in_flight: u32,
 }
 
 /// Whether an event sells.
@@ -148,6 +150,7 @@ impl Event {
             counts: StatusCounts { free: seat_count, ..StatusCounts::default() },
             free: FreeSeats::all(seat_count),
             holders,
+            payments_in_flight: 0,
             layout,
         }
     }
@@ -183,6 +186,11 @@ impl Event {
     /// Units this holder holds and owns, where the policy limits them.
     pub fn units_of(&self, holder: &Reference) -> Option<u64> {
         self.holders.as_ref().map(|holders| holders.get(holder).copied().unwrap_or(0))
+    }
+
+    /// Holds that are being paid for.
+    pub fn payments_in_flight(&self) -> u32 {
+        self.payments_in_flight
     }
 
     /// Loading: raises a seat's fence to one that was issued.
@@ -259,6 +267,21 @@ impl Event {
         } else {
             holders.insert(holder.clone(), units);
         }
+    }
+
+    /// Counts a hold that is being paid for from now on.
+    pub(crate) fn count_payment_begun(&mut self) {
+        self.payments_in_flight += 1;
+    }
+
+    /// Counts a hold that is not being paid for any more.
+    pub(crate) fn count_payment_over(&mut self) {
+        let left = self.payments_in_flight.checked_sub(1);
+        self.payments_in_flight = left.expect("a payment that is over was in progress");
+    }
+
+    pub(crate) fn set_payments_in_flight(&mut self, count: u32) {
+        self.payments_in_flight = count;
     }
 
     /// Begins or ends the counting of holders; the caller counts what there is.

@@ -17,7 +17,7 @@ use crate::{
 /// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// Which: `I1` to `I18`.
+    /// Which: `I1` to `I19`.
     pub invariant: &'static str,
     /// What was found.
     pub what: String,
@@ -31,6 +31,7 @@ pub fn check(state: &State) -> Vec<Broken> {
         check_seats(event, &claims, &mut broken);
         check_pools(state, event, &mut broken);
         check_holders(state, event, &mut broken);
+        check_payments_in_flight(state, event, &mut broken);
     }
     check_holds(state, &mut broken);
     check_payments(state, &mut broken);
@@ -140,6 +141,15 @@ fn check_holders(state: &State, event: &Event, broken: &mut Vec<Broken>) {
     if !same {
         broken
             .push(Broken { invariant: "I12", what: format!("holders: counted {counted:?}, kept {kept:?}") });
+    }
+}
+
+fn check_payments_in_flight(state: &State, event: &Event, broken: &mut Vec<Broken>) {
+    let paying = |hold: &Hold| hold.event == event.number && hold.state == HoldState::Confirming;
+    let (counted, kept) =
+        (state.holds().filter(|(_, hold)| paying(hold)).count(), event.payments_in_flight());
+    if counted != kept as usize {
+        broken.push(Broken { invariant: "I19", what: format!("payments: counted {counted}, kept {kept}") });
     }
 }
 
@@ -273,6 +283,12 @@ impl Watch {
             broken
                 .push(Broken { invariant: "I12", what: format!("{} went beyond the limit: {has}", hold.id) });
         }
+        // A lowered limit ends no payment; but none begins beyond it.
+        let (paying, limit) = (event.payments_in_flight(), event.policy.payments_in_flight_max);
+        if kind == Kind::PaymentBegun && limit > 0 && paying > limit {
+            let what = format!("{} is paid for beyond the limit: {paying}", hold.id);
+            broken.push(Broken { invariant: "I19", what });
+        }
         let Some(before) = before else { return };
         if kind == Kind::HoldExpired && now < before.live_until() {
             broken.push(Broken { invariant: "I15", what: format!("{} expired early", hold.id) });
@@ -324,6 +340,7 @@ fn judge_refusal(
                 event.pools()[pool.0 as usize].free() != *available || units_of(items, *pool) <= *available
             })
         }
+        Refusal::PaymentsBusy => due || is_place_to_pay(state, command),
         Refusal::SeatsTaken(seats) => {
             seats.is_empty()
                 || asked(state, command).is_none_or(|(event, items)| {
@@ -337,6 +354,16 @@ fn judge_refusal(
     if falsely {
         broken.push(Broken { invariant: "I16", what: format!("{refusal:?}, and it was there or due") });
     }
+}
+
+/// Whether one more payment may begin in the event of the hold that a command wants to be paid for.
+fn is_place_to_pay(state: &State, command: &Command) -> bool {
+    let Command::BeginPayment(begin) = command else { return true };
+    let event = state.hold(begin.hold).and_then(|hold| state.event(hold.event));
+    event.is_none_or(|event| {
+        let limit = event.policy.payments_in_flight_max;
+        limit == 0 || event.payments_in_flight() < limit
+    })
 }
 
 /// The items a command asks for, and of which event.

@@ -5,11 +5,12 @@
 //! - every hold, booking, block and payment reference that a command names, with all payments of those holds;
 //! - every hold of the event whose time has run out, so that nothing is sold out because of it;
 //! - every seat that a command names, or all of them if it lets the rules choose;
-//! - all pools, the counts of seats, and the units of every holder concerned.
+//! - all pools, the counts of seats, and the units of every holder concerned;
+//! - the count of payments in progress, if a command begins one and the event limits them.
 
 use crate::{
-    BlockSlot, BookingSlot, BookingState, Epoch, Event, EventNo, Fence, HoldSlot, Item, Owner, PoolCounts,
-    PoolNo, Reference, SeatNo, State, StatusCounts,
+    BlockSlot, BookingSlot, BookingState, Epoch, Event, EventNo, Fence, HoldSlot, HoldState, Item, Owner,
+    PoolCounts, PoolNo, Reference, SeatNo, State, StatusCounts,
 };
 
 /// The owner of a seat that belongs to somebody of whom the part knows nothing else.
@@ -32,17 +33,21 @@ impl State {
     /// Counts are left alone: they were loaded.
     pub fn finish_loading_part(&mut self) {
         let holds: Vec<HoldSlot> = self.holds().map(|(slot, _)| slot).collect();
-        let mut ended = Vec::new();
+        let (mut ended, mut paying) = (Vec::new(), 0);
         for slot in holds {
             let hold = self.hold_at(slot).expect("just listed");
             if !hold.keeps_items() {
                 ended.push((hold.ended_at, hold.number, slot));
                 continue;
             }
+            paying += u32::from(hold.state == HoldState::Confirming);
             let items = hold.items.clone();
             self.own_seats(&items, Owner::Hold(slot));
             self.schedule(slot);
         }
+        // Those that were loaded are among those that were counted, if any were.
+        let event = self.event_mut(EventNo(0));
+        event.set_payments_in_flight(event.payments_in_flight().max(paying));
         let bookings = self.bookings().filter(|(_, booking)| booking.state == BookingState::Booked);
         let bookings: Vec<(BookingSlot, Box<[Item]>)> =
             bookings.map(|(slot, booking)| (slot, booking.items.clone())).collect();
@@ -89,6 +94,11 @@ impl Event {
         known.held = counts.held;
         known.sold = counts.sold;
         known.blocked = counts.blocked;
+    }
+
+    /// Loading a part: how many payments of the whole are in progress.
+    pub fn load_part_payments(&mut self, in_flight: u32) {
+        self.set_payments_in_flight(in_flight);
     }
 
     /// Loading a part: the units of a holder, where the policy limits them.

@@ -16,6 +16,8 @@ pub struct Policy {
     pub payment_max: Millis,
     /// Seats and units one holder may hold and own; 0 is no limit.
     pub units_per_holder_max: u32,
+    /// Payments of the event that may be in progress at a time; 0 is no limit.
+    pub payments_in_flight_max: u32,
     /// Whether a payment after the end of its hold may still become a sale.
     pub accept_late_payment: bool,
     /// What becomes of a hold whose payment is still open at its deadline.
@@ -44,6 +46,8 @@ pub struct PolicyPatch {
     pub payment_max: Option<Millis>,
     /// See [`Policy::units_per_holder_max`].
     pub units_per_holder_max: Option<u32>,
+    /// See [`Policy::payments_in_flight_max`].
+    pub payments_in_flight_max: Option<u32>,
     /// See [`Policy::accept_late_payment`].
     pub accept_late_payment: Option<bool>,
     /// See [`Policy::at_payment_deadline`].
@@ -75,6 +79,7 @@ impl Default for Policy {
             extends_max: 100,
             payment_max: Millis(15 * 60_000),
             units_per_holder_max: 0,
+            payments_in_flight_max: 0,
             accept_late_payment: true,
             at_payment_deadline: AtPaymentDeadline::Expire,
         }
@@ -90,6 +95,7 @@ impl Policy {
             extends_max: patch.extends_max.unwrap_or(self.extends_max),
             payment_max: patch.payment_max.unwrap_or(self.payment_max),
             units_per_holder_max: patch.units_per_holder_max.unwrap_or(self.units_per_holder_max),
+            payments_in_flight_max: patch.payments_in_flight_max.unwrap_or(self.payments_in_flight_max),
             accept_late_payment: patch.accept_late_payment.unwrap_or(self.accept_late_payment),
             at_payment_deadline: patch.at_payment_deadline.unwrap_or(self.at_payment_deadline),
         }

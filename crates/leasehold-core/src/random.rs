@@ -137,6 +137,7 @@ impl RandomCommands {
             extends_max: 3,
             payment_max: Millis(30_000),
             units_per_holder_max: if self.random.once_in(2) { 4 } else { 0 },
+            payments_in_flight_max: if self.random.once_in(2) { 1 } else { 0 },
             accept_late_payment: !self.random.once_in(4),
             at_payment_deadline: match self.random.once_in(3) {
                 true => AtPaymentDeadline::Keep,
@@ -187,6 +188,7 @@ impl RandomCommands {
             policy: self.random.once_in(2).then(|| PolicyPatch {
                 hold_ttl: self.random.once_in(2).then(|| Millis(self.random.below(25_000))),
                 units_per_holder_max: self.random.once_in(2).then(|| self.random.below(5) as u32),
+                payments_in_flight_max: self.random.once_in(2).then(|| self.random.below(4) as u32),
                 accept_late_payment: self.random.once_in(2).then(|| self.random.once_in(2)),
                 ..PolicyPatch::default()
             }),

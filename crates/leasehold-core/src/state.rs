@@ -11,8 +11,8 @@ use crate::payments::Payments;
 use crate::table::Table;
 use crate::{
     Block, BlockId, BlockSlot, Booking, BookingId, BookingSlot, BookingState, Changes, Entry, Epoch, Event,
-    EventNo, Hold, HoldEnd, HoldId, HoldSlot, Item, Kind, Millis, Name, Owner, Payment, PaymentState,
-    PoolCounts, Reference, Timestamp, Touched,
+    EventNo, Hold, HoldEnd, HoldId, HoldSlot, HoldState, Item, Kind, Millis, Name, Owner, Payment,
+    PaymentState, PoolCounts, Reference, Timestamp, Touched,
 };
 
 /// Holds for which there is room from the start: making room later moves all their ids at once.
@@ -347,12 +347,15 @@ impl State {
         for slot in holds {
             let hold = self.hold_at(slot).expect("just listed");
             let (event, items, holder) = (hold.event, hold.items.clone(), hold.holder.clone());
-            let what = hold.id.to_string();
+            let (what, is_paying) = (hold.id.to_string(), hold.state == HoldState::Confirming);
             self.schedule(slot);
             let event =
                 self.events.get_mut(event.0 as usize).ok_or_else(|| format!("{what} has no event"))?;
             own(event, &items, Owner::Hold(slot), &what, |pool, quantity| pool.held += quantity)?;
             event.count_holder(holder.as_ref(), units(&items));
+            if is_paying {
+                event.count_payment_begun();
+            }
         }
         let bookings: Vec<(BookingSlot, Booking)> = self
             .bookings()

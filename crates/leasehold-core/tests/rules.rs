@@ -175,6 +175,29 @@ fn a_hold_has_a_bounded_number_of_payments() {
 }
 
 #[test]
+fn a_place_to_pay_is_free_as_soon_as_a_payment_has_ended_however_it_did() {
+    let policy = Policy { payments_in_flight_max: 1, ..Policy::default() };
+    let mut stage = Stage::with_stock(policy, 9, 9);
+    let holds: Vec<HoldId> = (0..4).map(|number| stage.hold(seat(number))).collect();
+    let busy = Err(Refusal::PaymentsBusy);
+    assert!(stage.begin(holds[0], "pay-0").is_ok());
+    assert!(stage.begin(holds[0], "pay-0").is_ok(), "the same once more");
+    assert_eq!(stage.begin(holds[1], "pay-1"), busy);
+    stage.apply(Command::PaymentFailed(holds[0], payment("pay-0")));
+    assert!(stage.begin(holds[1], "pay-1").is_ok(), "declined");
+    assert_eq!(stage.begin(holds[2], "pay-2"), busy);
+    stage.confirm(holds[1], "pay-1").unwrap();
+    assert!(stage.begin(holds[2], "pay-2").is_ok(), "sold");
+    assert_eq!(stage.begin(holds[3], "pay-3"), busy);
+    stage.apply(Command::RevokeHold(holds[2]));
+    assert!(stage.begin(holds[3], "pay-3").is_ok(), "revoked");
+    stage.wait(policy.payment_max);
+    let last = stage.hold(seat(8));
+    assert!(stage.begin(last, "pay-8").is_ok(), "too late, and nobody had noticed");
+    assert_eq!(stage.event().payments_in_flight(), 1);
+}
+
+#[test]
 fn a_late_payment_too_many_must_be_given_back_whatever_is_free() {
     let mut stage = Stage::new(Policy::default());
     let hold = stage.hold(SEAT);

@@ -14,6 +14,11 @@ use crate::{EventSummary, Version};
 /// The first byte of every image and entry. A reader refuses what it does not know.
 pub(crate) const FORMAT: u8 = 1;
 
+/// Of a policy: holds whose payment is late are kept.
+const KEEP: u8 = 1;
+/// Of a policy: the most payments in progress at a time follow. Earlier versions knew no such limit.
+const PAYMENTS_LIMITED: u8 = 2;
+
 pub(crate) fn put_hold(out: &mut Vec<u8>, hold: &Hold) {
     out.put_u128(hold.id.as_raw());
     out.put_u64(hold.number);
@@ -296,22 +301,38 @@ fn put_policy(out: &mut Vec<u8>, policy: &Policy) {
     out.put_u64(policy.payment_max.0);
     out.put_u64(policy.units_per_holder_max.into());
     out.put_u8(policy.accept_late_payment.into());
-    out.put_u8(u8::from(policy.at_payment_deadline == AtPaymentDeadline::Keep));
+    let mut flags = u8::from(policy.at_payment_deadline == AtPaymentDeadline::Keep) * KEEP;
+    if policy.payments_in_flight_max > 0 {
+        flags |= PAYMENTS_LIMITED;
+    }
+    out.put_u8(flags);
+    if policy.payments_in_flight_max > 0 {
+        out.put_u64(policy.payments_in_flight_max.into());
+    }
 }
 
 fn get_policy(get: &mut Get<'_>) -> Result<Policy, Damaged> {
-    Ok(Policy {
+    let mut policy = Policy {
         hold_ttl: Millis(get.u64()?),
         hold_total_max: Millis(get.u64()?),
         extends_max: get.u32()?,
         payment_max: Millis(get.u64()?),
         units_per_holder_max: get.u32()?,
+        payments_in_flight_max: 0,
         accept_late_payment: get.u8()? != 0,
-        at_payment_deadline: match get.u8()? {
-            0 => AtPaymentDeadline::Expire,
-            _ => AtPaymentDeadline::Keep,
-        },
-    })
+        at_payment_deadline: AtPaymentDeadline::Expire,
+    };
+    let flags = get.u8()?;
+    if flags & !(KEEP | PAYMENTS_LIMITED) != 0 {
+        return Err(Damaged);
+    }
+    if flags & KEEP != 0 {
+        policy.at_payment_deadline = AtPaymentDeadline::Keep;
+    }
+    if flags & PAYMENTS_LIMITED != 0 {
+        policy.payments_in_flight_max = get.u32()?;
+    }
+    Ok(policy)
 }
 
 fn put_items(out: &mut Vec<u8>, items: &[Item]) {
@@ -386,4 +407,39 @@ pub(crate) fn read_hold_state(byte: u8) -> Result<HoldState, Damaged> {
         5 => HoldState::Revoked,
         _ => return Err(Damaged),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_of_an_earlier_version_is_read_and_one_of_a_later_version_is_not() {
+        // 300 s, 1800 s, 100 times, 900 s, 4 units, late payments are taken, holds are kept.
+        let numbers = [300_000, 1_800_000, 100, 900_000, 4];
+        let mut bytes = Vec::new();
+        numbers.into_iter().for_each(|number| bytes.put_u64(number));
+        bytes.extend([1, 1]);
+        let known = Policy {
+            units_per_holder_max: 4,
+            at_payment_deadline: AtPaymentDeadline::Keep,
+            ..Policy::default()
+        };
+        assert_eq!(get_policy(&mut Get(&bytes)), Ok(known));
+        *bytes.last_mut().unwrap() = 4;
+        assert_eq!(get_policy(&mut Get(&bytes)), Err(Damaged));
+    }
+
+    #[test]
+    fn a_policy_is_read_as_it_was_written() {
+        for payments_in_flight_max in [0, 1, u32::MAX] {
+            for at_payment_deadline in [AtPaymentDeadline::Expire, AtPaymentDeadline::Keep] {
+                let policy = Policy { payments_in_flight_max, at_payment_deadline, ..Policy::default() };
+                let mut bytes = Vec::new();
+                put_policy(&mut bytes, &policy);
+                let mut get = Get(&bytes);
+                assert_eq!((get_policy(&mut get), get.is_empty()), (Ok(policy), true));
+            }
+        }
+    }
 }

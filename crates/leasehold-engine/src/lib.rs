@@ -54,8 +54,8 @@ mod embedded;
 pub use clock::Clock;
 #[cfg(feature = "cluster")]
 pub use cluster::{
-    ClusterEngine, ClusterOptions, DataFile, GateMeters, LedgerReport, MoveError, Moved, OpenLedgerError,
-    check_ledger,
+    ClusterEngine, ClusterOptions, DataFile, GateMeters, LEDGER_CONNECTIONS_MAX, LedgerFacts, LedgerReport,
+    MoveError, Moved, OpenLedgerError, check_ledger, ledger_facts,
 };
 pub use embedded::{CheckReport, EmbeddedEngine, EmbeddedOptions, OpenError, backup_file, check_file};
 pub use engine::{Done, Engine, EngineError, IdempotencyKey, Outcome, Request};

@@ -128,6 +128,7 @@ impl Meters {
             Refusal::CapacityInUse { .. } => "capacity-in-use",
             Refusal::PaymentRefUsed => "payment-ref-used",
             Refusal::PaymentCap => "payment-cap",
+            Refusal::PaymentsBusy => "payments-busy",
             Refusal::Invalid(_) | Refusal::BadPolicy(_) => "invalid",
         };
         self.refused.get_or_create(&Reason { reason }).inc();

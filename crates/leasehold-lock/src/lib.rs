@@ -63,7 +63,7 @@ pub use memory::Memory;
 pub use name::{BadLockName, LOCK_NAME_BYTES_MAX, LockName, NAMES_MAX, Names};
 pub use owner::{BadOwner, LABEL_BYTES_MAX, Label, OWNER_BYTES_MAX, Owner};
 #[cfg(feature = "postgres")]
-pub use postgres::{BadPostgresUrl, Postgres};
+pub use postgres::{BadPostgresUrl, Connected as PostgresConnection, Database as PostgresDatabase, Postgres};
 #[cfg(all(feature = "redis", feature = "postgres"))]
 pub use redis::Epochs;
 #[cfg(feature = "redis")]

@@ -8,6 +8,9 @@ pub const LOCK_NAME_BYTES_MAX: usize = 512;
 /// The most names of one lease.
 pub const NAMES_MAX: usize = 32;
 
+/// What names of a program's own begin with. No text of a user's does, and it comes before all of them.
+const RESERVED: char = '\u{1}';
+
 /// The name of a lock: any printable text, compared byte by byte.
 ///
 /// What stands before the first `:` is the name's *class*; hold times are measured per class.
@@ -50,6 +53,13 @@ impl LockName {
             return Err(BadLockName::Control);
         }
         Ok(Self(text.into()))
+    }
+
+    /// A name for a program's own use in a store that it shares with its users: none of theirs can be the same.
+    pub fn reserved(text: &str) -> Result<Self, BadLockName> {
+        let Self(text) = Self::parse(text)?;
+        let name = format!("{RESERVED}{text}");
+        if name.len() > LOCK_NAME_BYTES_MAX { Err(BadLockName::TooLong) } else { Ok(Self(name.into())) }
     }
 
     /// The name as text.
@@ -176,6 +186,14 @@ mod tests {
         assert_eq!(LockName::parse(&"x".repeat(LOCK_NAME_BYTES_MAX + 1)), Err(BadLockName::TooLong));
         assert_eq!(Names::new([]), Err(BadLockName::Count));
         assert_eq!(Names::try_from(["x"; NAMES_MAX + 1]), Err(BadLockName::Count));
+    }
+
+    #[test]
+    fn a_reserved_name_is_none_that_a_user_can_ask_for() {
+        let name = LockName::reserved("sweeper").unwrap();
+        assert_eq!(LockName::parse(name.as_str()), Err(BadLockName::Control));
+        assert!(name < LockName::parse("!").unwrap(), "lists begin after it");
+        assert_eq!(LockName::reserved(&"x".repeat(LOCK_NAME_BYTES_MAX)), Err(BadLockName::TooLong));
     }
 
     #[test]

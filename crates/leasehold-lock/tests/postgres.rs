@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_lock::{Acquired, Guard, LockError, Locker, Postgres};
+use leasehold_lock::backend::ListQuery;
+use leasehold_lock::{Acquired, Guard, LockError, LockName, Locker, Names, Postgres};
 use leasehold_testkit::servers;
 use tokio_postgres::{Client, NoTls};
 
@@ -106,4 +107,27 @@ async fn a_user_without_rights_is_refused_and_one_who_may_use_the_tables_needs_n
                   GRANT USAGE ON ALL SEQUENCES IN SCHEMA leasehold_locks TO clerk";
     looks.batch_execute(rights).await.unwrap();
     granted(&clerk, "job").await.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reserved_name_is_held_like_any_other_and_is_in_no_list() {
+    let server = servers::Postgres::start();
+    let (ours, theirs) = (locker(&server.url()), locker(&server.url()));
+    let reserved = || Names::from(LockName::reserved("job").unwrap());
+    let guard = ours.acquire(reserved()).ttl(LONG).no_wait().await.unwrap().granted().expect("free");
+    let again = theirs.acquire(reserved()).no_wait().await.unwrap();
+    assert!(matches!(again, Acquired::Busy(_)), "{again:?}");
+    let _users = [granted(&theirs, "job").await, granted(&theirs, "knob").await];
+    let (mut cursor, mut listed) = (None, Vec::new());
+    loop {
+        let query = ListQuery { cursor: cursor.take(), limit: 1, ..ListQuery::default() };
+        let page = theirs.list(&query).await.unwrap();
+        listed.extend(page.leases.iter().map(|lease| lease.name.to_string()));
+        match page.cursor {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(listed, ["job", "knob"]);
+    guard.release().await.unwrap();
 }

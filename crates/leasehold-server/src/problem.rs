@@ -24,7 +24,9 @@ pub(crate) struct ApiError {
 impl ApiError {
     pub(crate) fn new(code: Code) -> Self {
         let retry_after_s = match code {
-            Code::Overloaded | Code::OutcomeUnknown | Code::IdempotencyInFlight => Some(1),
+            Code::Overloaded | Code::OutcomeUnknown | Code::IdempotencyInFlight | Code::PaymentsBusy => {
+                Some(1)
+            }
             // Somebody has to look at the store first.
             Code::LockStoreRefused => Some(10),
             _ => None,
@@ -91,6 +93,7 @@ impl ApiError {
             Refusal::CapacityInUse { .. } => Code::CapacityInUse,
             Refusal::PaymentRefUsed => Code::PaymentRefUsed,
             Refusal::PaymentCap => Code::PaymentCap,
+            Refusal::PaymentsBusy => Code::PaymentsBusy,
             Refusal::Invalid(_) | Refusal::BadPolicy(_) => Code::Invalid,
         };
         let mut error = Self::new(code);
@@ -137,7 +140,8 @@ impl ApiError {
             | Refusal::EventExists
             | Refusal::ExtendCap
             | Refusal::PaymentRefUsed
-            | Refusal::PaymentCap => {}
+            | Refusal::PaymentCap
+            | Refusal::PaymentsBusy => {}
         }
         error
     }

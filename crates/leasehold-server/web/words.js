@@ -40,6 +40,7 @@ export function wordsFor(problem, { limit = 0 } = {}) {
       return ENDED[document.state] ?? ENDED.expired;
     case 'refund-due':
       return { tone: 'bad', title: 'The payment came too late', text: 'Your time was over and the seats are not yours any more. You will get your money back.' };
+    case 'payments-busy':
     case 'quota-exceeded':
     case 'overloaded':
       return { tone: 'warn', title: 'Very busy right now', text: 'So many people are buying that the server asks for a moment. Nothing is lost; try again.' };

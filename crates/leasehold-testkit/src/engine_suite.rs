@@ -60,6 +60,7 @@ macro_rules! for_each_engine_case {
             payments::a_refund_that_is_due_is_remembered,
             payments::a_late_payment_brings_the_hold_back_if_everything_is_free,
             payments::a_payment_in_progress_keeps_the_hold_and_its_failure_gives_time,
+            payments::no_more_payments_are_in_progress_than_the_event_allows,
             operator::closing_takes_away_what_nobody_pays_for,
             operator::blocked_seats_are_not_sold_and_come_back,
             operator::a_capacity_does_not_fall_below_what_is_in_use,

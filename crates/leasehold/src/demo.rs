@@ -10,13 +10,14 @@ use anyhow::{Context, bail};
 use leasehold_api::{CreateEvent, EventView, LayoutSpec, PolicySpec, PoolSpec, SectionSpec};
 use leasehold_client::{Client, Request};
 use leasehold_server::{Checkout, Rush, ServerConfig};
+use tokio_util::sync::CancellationToken;
 
 use crate::crowd::Crowd;
 use crate::locks::LockStore;
 use crate::rush::{self, Audience, RushArgs, Target};
 use crate::serve::Running;
 use crate::settings::Store;
-use crate::{logging, signals};
+use crate::{demo_cluster, logging, signals};
 
 const EVENT: &str = "arena";
 /// How long a rush from the console goes on: long enough to be one, short enough to be waited for.
@@ -44,7 +45,8 @@ struct Tier {
 #[command(after_help = "Examples:
   leasehold demo
   leasehold demo --crowd 200
-  leasehold demo --listen 127.0.0.1:8080 --data ./demo.db")]
+  leasehold demo --listen 127.0.0.1:8080 --data ./demo.db
+  leasehold demo --cluster")]
 pub(crate) struct DemoArgs {
     /// Address and port to listen on, of this machine only
     #[arg(long, default_value = "127.0.0.1:7070", value_name = "ADDRESS")]
@@ -58,6 +60,11 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
 
+    /// Three replicas of the server behind the address, on PostgreSQL and a Redis Cluster of six servers, all on this
+    /// machine; needs the packages redis-server and postgresql
+    #[arg(long, conflicts_with = "data")]
+    cluster: bool,
+
     /// What to log
     #[arg(long, default_value = "warn", value_name = "FILTER")]
     log: String,
@@ -68,16 +75,23 @@ pub(crate) async fn demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     if !args.listen.ip().is_loopback() {
         bail!("the demo listens on this machine only; use `leasehold serve` for anything else");
     }
+    let stop = signals::stop_on_signal()?;
+    if args.cluster {
+        return demo_cluster::run(args.listen, args.crowd, &args.log, stop).await;
+    }
+    alone(&args, stop).await
+}
+
+/// One server, in this process.
+async fn alone(args: &DemoArgs, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     let folder = tempfile::tempdir()?;
     let data = args.data.clone().unwrap_or_else(|| folder.path().join("demo.db"));
-    let stop = signals::stop_on_signal()?;
     // The rush goes to the server it is started from, whose address is known when it listens.
     let address = Arc::new(OnceLock::new());
-    let rush = Rush::new({
+    let config = config({
         let address = Arc::clone(&address);
-        move || Box::pin(rush_against(address.get().copied()))
+        move || address.get().copied()
     });
-    let config = ServerConfig { checkout: Checkout::StandIn, rush: Some(rush), ..ServerConfig::default() };
     let locks = LockStore::BesideData;
     let running = Running::start(args.listen, &Store::File(data), &locks, config, stop.clone())
         .await
@@ -93,6 +107,12 @@ pub(crate) async fn demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a demonstration's server has beside any other's: a stand-in for a payment service, and a rush to start.
+pub(crate) fn config(address: impl Fn() -> Option<SocketAddr> + Send + Sync + 'static) -> ServerConfig {
+    let rush = Rush::new(move || Box::pin(rush_against(address())));
+    ServerConfig { checkout: Checkout::StandIn, rush: Some(rush), ..ServerConfig::default() }
+}
+
 /// Two hundred users, three seats, and the report as the console draws it.
 async fn rush_against(address: Option<SocketAddr>) -> Result<serde_json::Value, String> {
     let address = address.ok_or("the server does not listen yet")?;
@@ -103,7 +123,7 @@ async fn rush_against(address: Option<SocketAddr>) -> Result<serde_json::Value, 
 }
 
 /// An arena of three tiers around a standing floor. Kept when the data file has it already.
-async fn open_venue(url: &str) -> anyhow::Result<EventView> {
+pub(crate) async fn open_venue(url: &str) -> anyhow::Result<EventView> {
     let event = CreateEvent {
         id: EVENT.to_owned(),
         name: Some("A night at the arena".to_owned()),
@@ -144,7 +164,7 @@ impl Tier {
     }
 }
 
-fn print_welcome(url: &str, crowd: u32) {
+pub(crate) fn print_welcome(url: &str, crowd: u32) {
     println!(
         "Leasehold sells \"A night at the arena\" on {url} ({crowd} simulated buyers).
 

@@ -4,6 +4,7 @@ mod backup;
 mod check;
 mod crowd;
 mod demo;
+mod demo_cluster;
 mod doctor;
 mod list;
 mod lock;
@@ -66,12 +67,14 @@ enum Command {
     Run(run::RunArgs),
     /// Take, renew, give back and look at locks
     Lock(lock::LockArgs),
-    /// Say what a lock store's grants are worth where it runs
+    /// Say what a lock store's grants, or servers on a ledger, are worth where they run
     Doctor(doctor::DoctorArgs),
     #[command(name = "__exec", hide = true)]
     Exec(run::exec::ExecArgs),
     #[command(name = "__warden", hide = true)]
     Warden,
+    #[command(name = "__replica", hide = true)]
+    Replica(Box<demo_cluster::ReplicaArgs>),
     #[command(name = "__foreground", hide = true)]
     Foreground(run::terminal::ForegroundArgs),
     /// Print completions for a shell
@@ -113,6 +116,7 @@ fn perform(command: Command) -> anyhow::Result<ExitCode> {
             Command::Run(args) => Ok(run::run(args).await),
             Command::Lock(args) => Ok(lock::lock(args).await),
             Command::Doctor(args) => Ok(doctor::doctor(&args).await),
+            Command::Replica(args) => demo_cluster::serve_replica(*args).await,
             Command::Warden => run::warden::keep_watch(),
             Command::Exec(_) | Command::Foreground(_) => unreachable!("they need no runtime"),
             Command::Completions { shell } => {

@@ -1,7 +1,9 @@
 //! `leasehold doctor` on servers that are set up well, and on servers that are set up badly in each way.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
+use leasehold_testkit::Launch;
 use leasehold_testkit::servers::{
     Authority, ClockShift, Persistence, Postgres, RedisCluster, RedisServer, independent,
 };
@@ -10,6 +12,7 @@ use serde_json::Value;
 fn doctor_command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     command.arg("doctor").args(args).env_remove("LEASEHOLD_STORE").env_remove("LEASEHOLD_EPOCHS");
+    command.env_remove("LEASEHOLD_LEDGER").env_remove("LEASEHOLD_GATE");
     command.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
     command
 }
@@ -354,4 +357,143 @@ fn nobody_there_is_told_apart_from_a_url_that_makes_no_sense() {
     assert_eq!((code, &found["reachable"]), (Some(2), &Value::Bool(false)), "{found:#}");
     assert!(!found.to_string().contains("hunter2"), "{found:#}");
     assert_eq!(doctor(&["--store", "nonsense://x"]).status.code(), Some(96));
+}
+
+/// Starts a server on the ledger and ends it, so that the tables are there.
+fn make_tables(ledger: &Postgres) {
+    let launch = Launch::without_file(Path::new(env!("CARGO_BIN_EXE_leasehold")));
+    let launch = launch.args(&["--ledger", &ledger.url()]);
+    launch.variable("LEASEHOLD_SECRET_KEY", &"5eed".repeat(16)).start().kill9();
+}
+
+fn text_of(report: &Value, topic: &str) -> String {
+    let mut findings = report["findings"].as_array().unwrap().iter();
+    let finding = findings.find(|finding| finding["topic"] == topic);
+    finding.unwrap_or_else(|| panic!("nothing about {topic}: {report:#}"))["text"].to_string()
+}
+
+#[test]
+fn a_deployment_that_is_set_up_well_has_a_ledger_that_decides_and_a_gate_that_may_forget() {
+    let ledger = Postgres::start();
+    let mut redis = RedisCluster::options().persistence(Persistence::None).start();
+    let gate = format!("redis-cluster://{}", redis.addresses().join(","));
+    let url = ledger.url();
+    let deployment = ["--ledger", &url, "--gate", &gate];
+    let (code, found) = report(&deployment);
+    // One machine and no more: the one thing that is said against it. How far it is depends on what else runs.
+    let complaints: Vec<String> =
+        complaints(&found).into_iter().filter(|it| it != "ledger-distance").collect();
+    assert_eq!((code, complaints), (Some(0), vec!["ledger-standby".to_owned()]), "{found:#}");
+    assert!(text_of(&found, "ledger-migrations").contains("no tables yet"), "{found:#}");
+    for topic in ["reachable", "encryption", "fsync", "full-page-writes", "commit", "connections", "clock"] {
+        assert_eq!(levels(&found, &format!("ledger-{topic}")), ["ok"], "{topic}: {found:#}");
+    }
+    for topic in ["reachable", "takeover", "eviction", "persistence", "rights"] {
+        assert_eq!(levels(&found, &format!("gate-{topic}")), ["ok"; 3], "{topic}: {found:#}");
+    }
+    make_tables(&ledger);
+    let (_, found) = report(&deployment);
+    assert!(text_of(&found, "ledger-migrations").contains("up to date"), "{found:#}");
+    assert_eq!(
+        (levels(&found, "ledger-rights"), levels(&found, "ledger-epoch")),
+        (vec!["ok".into()], vec!["ok".into()])
+    );
+
+    let _new_master = redis.kill_master("x");
+    let (code, found) = report(&deployment);
+    assert_eq!(code, Some(0), "{found:#}");
+    assert!(levels(&found, "gate-takeover").contains(&"warning".to_owned()), "{found:#}");
+    let text = doctor(&deployment);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.trim_end().lines().last().unwrap().contains("rests on the ledger alone"), "{text}");
+}
+
+#[test]
+fn a_ledger_that_is_set_up_badly_is_told_so_in_each_way() {
+    let settings = ["fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=12"];
+    let settings: Vec<&str> = settings.iter().flat_map(|&setting| ["-c", setting]).collect();
+    let bad = Postgres::start_with(&settings);
+    let (code, found) = report(&["--ledger", &bad.url()]);
+    assert_eq!(code, Some(1), "{found:#}");
+    for (topic, level) in [
+        ("fsync", "problem"),
+        ("full-page-writes", "problem"),
+        ("autovacuum", "warning"),
+        ("connections", "warning"),
+        ("standby", "warning"),
+    ] {
+        assert_eq!(levels(&found, &format!("ledger-{topic}")), [level], "{topic}: {found:#}");
+    }
+    assert_eq!(levels(&found, "gate"), ["ok"], "one can do without: {found:#}");
+
+    let ledger = Postgres::start();
+    sql(&ledger, "CREATE ROLE visitor LOGIN");
+    let visitor = ledger.url().replace("postgres@", "visitor@");
+    let (code, found) = report(&["--ledger", &visitor]);
+    assert_eq!((code, levels(&found, "ledger-migrations")), (Some(1), vec!["problem".into()]), "{found:#}");
+    assert!(text_of(&found, "ledger-standby").contains("may not see"), "{found:#}");
+    make_tables(&ledger);
+    let (code, found) = report(&["--ledger", &visitor]);
+    assert_eq!((code, levels(&found, "ledger-rights")), (Some(1), vec!["problem".into()]), "{found:#}");
+    sql(&ledger, "GRANT USAGE ON SCHEMA leasehold TO visitor");
+    sql(&ledger, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold TO visitor");
+    let (code, found) = report(&["--ledger", &visitor]);
+    assert_eq!((code, levels(&found, "ledger-rights")), (Some(0), vec!["ok".into()]), "{found:#}");
+
+    // From here on no commit ends, and one that is newer than this program was here.
+    sql(&ledger, "INSERT INTO leasehold.migrations (number, name) VALUES (999, 'later')");
+    sql(&ledger, "ALTER SYSTEM SET synchronous_standby_names = 'ghost'");
+    sql(&ledger, "SELECT pg_reload_conf()");
+    wait_until("the setting is read", || {
+        let (_, found) = report(&["--ledger", &ledger.url()]);
+        assert_eq!(levels(&found, "ledger-migrations"), ["problem"], "{found:#}");
+        levels(&found, "ledger-standby") == ["problem"]
+    });
+}
+
+#[test]
+fn a_gate_that_does_not_work_is_no_danger_and_a_ledger_that_does_not_answer_is() {
+    let ledger = Postgres::start();
+    let url = ledger.url();
+    let redis =
+        RedisServer::options().args(&["--maxmemory", "10mb", "--maxmemory-policy", "allkeys-lru"]).start();
+    let (code, found) = report(&["--ledger", &url, "--gate", &redis.url()]);
+    assert_eq!((code, levels(&found, "gate-eviction")), (Some(0), vec!["ok".into()]), "{found:#}");
+    assert_eq!(levels(&found, "gate-persistence"), ["warning"], "appendfsync always: {found:#}");
+    for (rules, code, level) in [
+        (["~leasehold:gate:*", "+@all"], 0, "ok"),
+        (["~lock:*", "+@all"], 1, "problem"),
+        (["~leasehold:gate:*", "-eval"], 1, "problem"),
+    ] {
+        let user = ["ACL", "SETUSER", "shop", "on", ">hunter2", "resetkeys", "&*"];
+        let () = redis.command(&[&user[..], &rules].concat());
+        let shop = format!("redis://shop:hunter2@{}", redis.address());
+        let (status, found) = report(&["--ledger", &url, "--gate", &shop]);
+        assert_eq!(
+            (status, levels(&found, "gate-rights")),
+            (Some(code), vec![level.into()]),
+            "{rules:?}: {found:#}"
+        );
+    }
+    let as_cluster = format!("redis-cluster://{}", redis.address());
+    let (code, found) = report(&["--ledger", &url, "--gate", &as_cluster]);
+    assert_eq!((code, levels(&found, "gate-mode")), (Some(1), vec!["problem".into()]), "{found:#}");
+
+    let (code, found) = report(&["--ledger", &url, "--gate", "redis://:hunter2@127.0.0.1:1"]);
+    assert_eq!((code, levels(&found, "gate-reachable")), (Some(1), vec!["problem".into()]), "{found:#}");
+    assert!(found["verdict"].as_str().unwrap().contains("rests on the ledger"), "{found:#}");
+    assert!(!found.to_string().contains("hunter2"), "{found:#}");
+    let nowhere = "postgres://ada:hunter2@127.0.0.1:1/shop";
+    let (code, found) = report(&["--ledger", nowhere, "--gate", &redis.url()]);
+    assert_eq!((code, levels(&found, "ledger-reachable")), (Some(2), vec!["problem".into()]), "{found:#}");
+    assert!(!found.to_string().contains("hunter2"), "{found:#}");
+
+    for args in [
+        &["--gate", "redis://127.0.0.1"][..],
+        &["--ledger", &url, "--gate", "redlock://a,b,c"],
+        &["--ledger", "nonsense://x"],
+        &["--ledger", &url, "--store", "memory:"],
+    ] {
+        assert_eq!(doctor(args).status.code(), Some(96), "{args:?}");
+    }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use leasehold_api::{
-    Availability, ConfirmHold, CreateEvent, CreateHold, EventView, HoldView, ItemSpec, LayoutSpec,
-    SectionSpec,
+    Availability, BeginPayment, ConfirmHold, CreateEvent, CreateHold, EventView, HoldView, ItemSpec,
+    LayoutSpec, PaymentFailed, PolicySpec, SectionSpec,
 };
 use leasehold_client::{Client, Request, Response};
 use leasehold_testkit::{Launch, RawConnection, ServerProcess, exchange, request_bytes};
@@ -189,6 +189,35 @@ async fn holds_that_expire_and_payments_that_come_too_late_are_counted() {
     for line in ["leasehold_holds_expired_total 1", "leasehold_confirm_conflicts_total 1"] {
         assert!(text.contains(&format!("{line}\n")), "no `{line}` in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn a_payment_too_many_is_told_to_come_back_and_gets_the_place_of_one_that_ended() {
+    let (_folder, server) = start(&[]);
+    let mut client = Client::new(server.address());
+    let policy = Some(PolicySpec { payments_in_flight_max: Some(1), ..PolicySpec::default() });
+    let seats = vec![SectionSpec { name: "A".to_owned(), rows: 1, seats_per_row: 2 }];
+    let layout = Some(LayoutSpec { sections: seats });
+    let event = CreateEvent { id: "gala".to_owned(), layout, policy, ..CreateEvent::default() };
+    let created: EventView = client.send(Request::post("/v1/events", &event)).await.unwrap().json().unwrap();
+    assert_eq!(created.policy.payments_in_flight_max, 1);
+    let first: HoldView = client.send(hold("gala", "A-1-1")).await.unwrap().json().unwrap();
+    let second: HoldView = client.send(hold("gala", "A-1-2")).await.unwrap().json().unwrap();
+    let begin = |hold: &HoldView| {
+        let body = BeginPayment { payment_ref: format!("pay-{}", hold.hold_id), max_wait_ms: None };
+        let request = Request::post(format!("/v1/holds/{}/payment", hold.hold_id), &body);
+        request.secret(hold.secret.clone().unwrap())
+    };
+    assert_eq!(client.send(begin(&first)).await.unwrap().status, 200);
+    let refused = client.send(begin(&second)).await.unwrap();
+    assert_eq!((refused.status, refused.code().as_deref()), (429, Some("payments-busy")));
+    assert_eq!(header(&refused, "retry-after"), "1");
+    let text = metrics(&mut client).await;
+    assert!(text.contains("reason=\"payments-busy\"} 1\n"), "{text}");
+    let failed = PaymentFailed { payment_ref: format!("pay-{}", first.hold_id) };
+    let failed = Request::post(format!("/v1/holds/{}/payment/failed", first.hold_id), &failed);
+    assert_eq!(client.send(failed.secret(first.secret.unwrap())).await.unwrap().status, 200);
+    assert_eq!(client.send(begin(&second)).await.unwrap().status, 200);
 }
 
 async fn metrics(client: &mut Client) -> String {

@@ -33,3 +33,14 @@ fn a_store_that_needs_tls_names_the_feature_that_is_missing() {
         assert!(said.contains("tls is not built into this program") && !said.contains("hunter2"), "{said}");
     }
 }
+
+#[test]
+fn a_ledger_that_needs_tls_names_the_feature_that_is_missing() {
+    for parameter in ["sslmode=require", "sslmode=verify-full", "sslrootcert=/etc/ca.pem"] {
+        let ledger = format!("postgres://ada:hunter2@db/app?{parameter}");
+        let output = Command::new(env!("CARGO_BIN_EXE_leasehold")).args(["check", &ledger]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("TLS is not built into this program") && !said.contains("hunter2"), "{said}");
+    }
+}

@@ -57,6 +57,9 @@ impl State {
 
         let from = changes.touched.len();
         self.unschedule(slot);
+        if hold.state == HoldState::Confirming {
+            self.event_mut(hold.event).count_payment_over();
+        }
         self.put_back(hold.event, &rest, Owner::Hold(slot));
         self.event_mut(hold.event).count_holder(hold.holder.as_ref(), -units(&rest));
         let booking = self.add_booking(hold, &confirm, sold, false, now);

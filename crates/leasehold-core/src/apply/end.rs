@@ -77,10 +77,14 @@ impl State {
         assert!(hold.keeps_items(), "a hold ends once");
         // A hold that ran out ended when it ran out, not when that was noticed.
         hold.ended_at = if state == HoldState::Expired { now.min(hold.live_until()) } else { now };
+        let was_paying = hold.state == HoldState::Confirming;
         hold.state = state;
         hold.version += 1;
         let (event, items, holder) = (hold.event, hold.items.clone(), hold.holder.clone());
         let reference = hold.payment.as_ref().map(|payment| payment.reference.clone());
+        if was_paying {
+            self.event_mut(event).count_payment_over();
+        }
         self.put_back(event, &items, Owner::Hold(slot));
         self.event_mut(event).count_holder(holder.as_ref(), -units(&items));
         self.touch_items(changes, event, &items);

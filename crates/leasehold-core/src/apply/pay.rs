@@ -31,6 +31,7 @@ impl State {
         if self.payment_state(hold, &begin.reference)?.is_none() && !self.may_have_more_payments(hold) {
             return Err(Refusal::PaymentCap);
         }
+        self.require_place_to_pay(event, now, changes)?;
 
         let from = changes.touched.len();
         self.unschedule(slot);
@@ -44,6 +45,7 @@ impl State {
             kept: policy.at_payment_deadline == AtPaymentDeadline::Keep,
         }));
         self.schedule(slot);
+        self.event_mut(event).count_payment_begun();
         changes.touched.push(Touched::Hold(slot));
         self.set_payment(event, begin.hold, begin.reference, PaymentState::Pending, changes);
         self.log(changes, from, event, now, Kind::PaymentBegun);
@@ -80,6 +82,7 @@ impl State {
         hold.version += 1;
         hold.expires_at = expires_at;
         self.schedule(slot);
+        self.event_mut(event).count_payment_over();
         changes.touched.push(Touched::Hold(slot));
         self.void_payment(event, reference, changes);
         self.log(changes, from, event, now, Kind::PaymentFailed);

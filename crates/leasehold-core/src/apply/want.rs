@@ -136,6 +136,26 @@ impl State {
         }
     }
 
+    /// Refuses when as many payments are in progress as the event allows. Those that are too late are ended first.
+    pub(super) fn require_place_to_pay(
+        &mut self,
+        event: EventNo,
+        now: Timestamp,
+        changes: &mut Changes,
+    ) -> Result<(), Refusal> {
+        let mut due = Due { left: EXPIRIES_PER_COMMAND_MAX, now };
+        loop {
+            let this = self.event_mut(event);
+            let limit = this.policy.payments_in_flight_max;
+            if limit == 0 || this.payments_in_flight() < limit {
+                return Ok(());
+            }
+            if !self.end_due(1, &mut due, changes)? {
+                return Err(Refusal::PaymentsBusy);
+            }
+        }
+    }
+
     /// Ends up to `count` holds that are over; false when there is none. Refuses when the command has ended its share.
     fn end_due(&mut self, count: usize, due: &mut Due, changes: &mut Changes) -> Result<bool, Refusal> {
         if self.next_due().is_none_or(|at| due.now < at) {

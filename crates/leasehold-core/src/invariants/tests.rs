@@ -33,9 +33,7 @@ impl Stage {
         stage.apply(hold(2, "bob", &[ItemRequest::Seat(SeatNo(1))]));
         stage.apply(confirm(2, "pay-1"));
         stage.apply(hold(3, "cleo", &[ItemRequest::Seat(SeatNo(2))]));
-        let hold = HoldId::from_raw(3).unwrap();
-        let begin = BeginPayment { hold, reference: reference("pay-2"), max_wait: None };
-        stage.apply(Command::BeginPayment(begin));
+        stage.apply(begin(3, "pay-2"));
         stage
     }
 
@@ -85,6 +83,11 @@ fn confirm(hold: u128, payment: &str) -> Command {
     })
 }
 
+fn begin(hold: u128, payment: &str) -> Command {
+    let hold = HoldId::from_raw(hold).unwrap();
+    Command::BeginPayment(BeginPayment { hold, reference: reference(payment), max_wait: None })
+}
+
 fn release(hold: u128) -> Command {
     Command::ReleaseHold(HoldId::from_raw(hold).unwrap())
 }
@@ -94,7 +97,7 @@ fn a_broken_state_is_reported_by_number() {
     type Break = fn(&mut State);
     let (ada, bob) = (HoldSlot(0), HoldSlot(1));
     assert_eq!(Stage::new().state.hold_at(bob).map(|hold| hold.id), HoldId::from_raw(2));
-    let breaks: [(&[&str], Break); 10] = [
+    let breaks: [(&[&str], Break); 11] = [
         (&["I1", "I18", "I18", "I2"], |state| {
             let stolen = state.hold_at(HoldSlot(0)).unwrap().items[0];
             state.bookings.get_mut(BookingSlot(0).0).unwrap().items = Box::new([stolen]);
@@ -108,6 +111,7 @@ fn a_broken_state_is_reported_by_number() {
         (&["I6"], |state| state.hold_mut(HoldSlot(1)).booking = None),
         (&["I7"], |state| state.payments.set_state(EVENT, &reference("pay-2"), PaymentState::RefundDue)),
         (&["I12"], |state| state.event_mut(EVENT).count_holder(Some(&reference("ada")), 1)),
+        (&["I19"], |state| state.event_mut(EVENT).count_payment_over()),
     ];
     for (expected, break_it) in breaks {
         let mut state = Stage::new().state;
@@ -136,6 +140,11 @@ fn a_broken_step_is_reported_by_number() {
     };
     assert_eq!(found(hold(9, "dora", &[seat(3), ItemRequest::Pool(PoolNo(0), 1)]), lower), ["I12"]);
     assert_eq!(found(ordinary(), lower), Vec::<&str>::new());
+    let crowd = |state: &mut State, _: &mut Changes, _: &mut Result<Reply, Refusal>| {
+        state.event_mut(EVENT).policy.payments_in_flight_max = 1;
+    };
+    assert_eq!(found(begin(1, "pay-3"), crowd), ["I19"]);
+    assert_eq!(found(ordinary(), crowd), Vec::<&str>::new());
     // Ada's seat passes to Cleo without a higher fence.
     let passed_on = |state: &mut State, _: &mut Changes, _: &mut Result<Reply, Refusal>| {
         state.event_mut(EVENT).set_owner(SeatNo(0), Owner::Hold(HoldSlot(2)));
@@ -184,4 +193,11 @@ fn a_false_refusal_is_reported() {
     assert_eq!(ask(&units(3), short(3)), ["I16"], "as many were there");
     assert_eq!(ask(&units(4), short(2)), ["I16"], "more were there than it says");
     assert_eq!(ask(&both, Refusal::NotYet), ["I16"], "nothing is due");
+    for (limit, found) in [(0, vec!["I16"]), (1, vec![]), (2, vec!["I16"])] {
+        let mut stage = Stage::new();
+        stage.state.event_mut(EVENT).policy.payments_in_flight_max = limit;
+        let refused = Err(Refusal::PaymentsBusy);
+        let broken = stage.watch.step(&stage.state, &begin(1, "pay-3"), &Changes::default(), &refused, START);
+        assert_eq!(numbers(&broken), found, "one payment is in progress, the limit is {limit}");
+    }
 }

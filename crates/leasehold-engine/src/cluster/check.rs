@@ -1,9 +1,9 @@
 //! Recomputes everything in a ledger and lists what is wrong.
 
-use tokio_postgres::Config;
+use leasehold_lock::PostgresDatabase;
 
 use super::connection::{self, CALL_TIME_MAX, within};
-use super::{OpenLedgerError, config_of, unusable};
+use super::{OpenLedgerError, database_at, unusable};
 
 /// What a check of a ledger found.
 #[derive(Debug, Clone, Default)]
@@ -24,11 +24,11 @@ pub struct LedgerReport {
 
 /// Checks the ledger at this address, at one instant, while servers may work on it.
 pub async fn check_ledger(url: &str) -> Result<LedgerReport, OpenLedgerError> {
-    check(&config_of(url)?).await
+    check(&database_at(url)?).await
 }
 
-async fn check(config: &Config) -> Result<LedgerReport, OpenLedgerError> {
-    let (client, _driver) = connection::patient(config).await.map_err(unusable)?;
+async fn check(database: &PostgresDatabase) -> Result<LedgerReport, OpenLedgerError> {
+    let (client, _driver) = connection::patient(database).await.map_err(unusable)?;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     within(CALL_TIME_MAX, client.batch_execute(begin)).await.map_err(unusable)?;
     let read = async {

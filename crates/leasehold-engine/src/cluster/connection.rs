@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leasehold_core::Epoch;
+use leasehold_lock::PostgresDatabase;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres::{Client, Statement};
 
 use crate::bytes::Damaged;
 
@@ -15,6 +16,9 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 pub(crate) const CALL_TIME_MAX: Duration = Duration::from_secs(8);
 /// The same for a call about everything that an event has.
 pub(crate) const LARGE_TIME_MAX: Duration = Duration::from_secs(62);
+
+/// What the ledger says to a sweeper whose fence is too low.
+const OUTRANKED: &str = "LH001";
 
 /// The database's limits on us: a server that stands still keeps what it has locked for a second and no longer.
 ///
@@ -43,12 +47,13 @@ SET client_min_messages = warning";
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) load: Statement,
+    pub(crate) paying: Statement,
     pub(crate) write: Statement,
     pub(crate) hold: Statement,
     pub(crate) confirm: Statement,
     /// The ledger's epoch when this connection was made.
     pub(crate) epoch: Epoch,
-    driver: JoinHandle<()>,
+    _driver: Driver,
 }
 
 /// Why a call has no result.
@@ -66,11 +71,24 @@ pub(crate) enum CallError {
     OtherEpoch,
     #[error("the rules met what they were not made for")]
     Defect,
+    #[error("another server has swept the ledger since")]
+    Outranked,
 }
 
-/// The server's own words, which the error's text leaves to its source.
+/// The server's own words; or what else happened, with its reasons.
 fn said(error: &tokio_postgres::Error) -> String {
-    error.as_db_error().map_or_else(|| error.to_string(), |said| said.message().to_owned())
+    error.as_db_error().map_or_else(|| with_reasons(error), |said| said.message().to_owned())
+}
+
+/// An error's text, which leaves its reasons to its sources, and theirs.
+pub(crate) fn with_reasons(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(reason) = source {
+        text = format!("{text}: {reason}");
+        source = reason.source();
+    }
+    text
 }
 
 /// What a failed call means.
@@ -88,24 +106,30 @@ pub(crate) enum Failure {
 
 impl Connection {
     /// Connects, and prepares what every call uses.
-    pub(crate) async fn open(config: &Config) -> Result<Self, CallError> {
+    pub(crate) async fn open(database: &PostgresDatabase) -> Result<Self, CallError> {
         let connecting = async {
-            let (client, driver) = connect(config).await?;
+            let (client, driver) = connect(database).await?;
             client.batch_execute(SESSION).await?;
             let epoch = epoch_of(&client).await?;
             let load = client.prepare(include_str!("sql/load.sql")).await?;
-            let write = client.prepare("SELECT leasehold.write_v1($1::text::json)").await?;
+            let paying = client.prepare(include_str!("sql/paying.sql")).await?;
+            let write = client.prepare("SELECT leasehold.write_v2($1::text::json)").await?;
             let hold = client.prepare(include_str!("sql/hold.sql")).await?;
             let confirm = client.prepare(include_str!("sql/confirm.sql")).await?;
-            Ok(Self { client, load, write, hold, confirm, epoch, driver })
+            Ok(Self { client, load, paying, write, hold, confirm, epoch, _driver: driver })
         };
         within(CONNECT_TIME_MAX, connecting).await
     }
-}
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
+    /// Shows a sweeper's fence before the commit; see `0007_sweeper.sql`. Sent when it is first polled.
+    pub(crate) async fn fence(&self, fence: i64) -> Result<(), CallError> {
+        let sql = format!("SELECT leasehold.fence_v1({fence})");
+        match within(CALL_TIME_MAX, self.client.batch_execute(&sql)).await {
+            Err(CallError::Database(error)) if error.code().is_some_and(|code| code.code() == OUTRANKED) => {
+                Err(CallError::Outranked)
+            }
+            other => other,
+        }
     }
 }
 
@@ -116,20 +140,20 @@ pub(crate) async fn epoch_of(client: &Client) -> Result<Epoch, tokio_postgres::E
 }
 
 /// A connection for reads, without the prepared statements.
-pub(crate) async fn plain(config: &Config) -> Result<(Client, Driver), CallError> {
-    with_session(config, READS).await
+pub(crate) async fn plain(database: &PostgresDatabase) -> Result<(Client, Driver), CallError> {
+    with_session(database, READS).await
 }
 
 /// A connection for what takes its time: migrations, checks.
-pub(crate) async fn patient(config: &Config) -> Result<(Client, Driver), CallError> {
-    with_session(config, "SET client_min_messages = warning").await
+pub(crate) async fn patient(database: &PostgresDatabase) -> Result<(Client, Driver), CallError> {
+    with_session(database, "SET client_min_messages = warning").await
 }
 
-async fn with_session(config: &Config, session: &str) -> Result<(Client, Driver), CallError> {
+async fn with_session(database: &PostgresDatabase, session: &str) -> Result<(Client, Driver), CallError> {
     let connecting = async {
-        let (client, driver) = connect(config).await?;
+        let (client, driver) = connect(database).await?;
         client.batch_execute(session).await?;
-        Ok((client, Driver(driver)))
+        Ok((client, driver))
     };
     within(CONNECT_TIME_MAX, connecting).await
 }
@@ -144,15 +168,9 @@ impl Drop for Driver {
     }
 }
 
-async fn connect(config: &Config) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
-    let (client, connection) = config.connect(NoTls).await?;
-    let driver = tokio::spawn(async move {
-        // Whoever waits for an answer is told the error; here it is only worth a line for those who look for it.
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection to the ledger ended");
-        }
-    });
-    Ok((client, driver))
+async fn connect(database: &PostgresDatabase) -> Result<(Client, Driver), tokio_postgres::Error> {
+    let connected = database.connect().await?;
+    Ok((connected.client, Driver(connected.driver)))
 }
 
 /// The result of a call, if it comes in time.
@@ -170,7 +188,9 @@ pub(crate) async fn within<T>(
 pub(crate) fn before_commit(error: &CallError) -> Failure {
     let code = match error {
         CallError::Timeout | CallError::OtherEpoch => return Failure::Unavailable,
-        CallError::Damaged(_) | CallError::Unreadable(_) | CallError::Defect => return Failure::Wrong,
+        CallError::Damaged(_) | CallError::Unreadable(_) | CallError::Defect | CallError::Outranked => {
+            return Failure::Wrong;
+        }
         CallError::Database(error) => match error.code() {
             Some(code) => code,
             None => return Failure::Unavailable,

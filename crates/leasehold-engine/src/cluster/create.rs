@@ -117,7 +117,7 @@ pub(crate) async fn add(
         &(EVENTS_MAX as i32),
     ];
     let sql = "SELECT event_no, created_at, id_taken
-               FROM leasehold.create_v1($1, $2::text::json, $3, $4, $5, $6, $7, $2::text::json)";
+               FROM leasehold.create_v2($1, $2::text::json, $3, $4, $5, $6, $7, $2::text::json)";
     let row = within(CALL_TIME_MAX, client.query_one(sql, &arguments)).await?;
     let (number, at, id_taken): (Option<i32>, i64, bool) = (row.get(0), row.get(1), row.get(2));
     Ok(match number {

@@ -1,9 +1,9 @@
 //! The desk: carries out a batch of commands in one transaction of the ledger, by the rules of `leasehold-core`.
 //!
-//! 1. `BEGIN` and `load_v1` go out together: the events' rows are locked in one order, the time is read, and
+//! 1. `BEGIN` and `load_v1` go out together, and what else is asked: the events' rows are locked in one order, the time is read, and
 //!    everything the commands need comes back.
 //! 2. The rules decide, here, in microseconds.
-//! 3. `write_v1` and `COMMIT` go out together.
+//! 3. `write_v2` and `COMMIT` go out together.
 //!
 //! A server that stands still between 1 and 3 is thrown out by the database after a second, and nothing happened.
 
@@ -83,13 +83,18 @@ pub(crate) async fn carry_out(connection: &Connection, shared: &Shared, mut jobs
     Carried::Failed(Failure::Unavailable, jobs)
 }
 
-/// Ends what is over in one event.
-pub(crate) async fn end_due(connection: &Connection, shared: &Shared, event: i32) -> Result<(), CallError> {
+/// Ends what is over in one event, for a sweeper with this fence.
+pub(crate) async fn end_due(
+    connection: &Connection,
+    shared: &Shared,
+    event: i32,
+    fence: Option<i64>,
+) -> Result<(), CallError> {
     for _ in 0..STORM_ROUNDS_MAX {
         let mut loaded = load(connection, &Wants::due_of(event)).await?;
         admit_events(connection, &shared.halls, &loaded).await?;
         let Decided { images, storm, .. } = decide_all(&[], &mut loaded, &shared.halls)?;
-        finish(connection, &images, CALL_TIME_MAX).await.map_err(|stopped| stopped.error)?;
+        finish(connection, &images, fence, CALL_TIME_MAX).await.map_err(|stopped| stopped.error)?;
         images.count(&shared.meters);
         if !storm {
             break;
@@ -118,7 +123,7 @@ async fn once(connection: &Connection, shared: &Shared, jobs: Vec<Job>) -> Carri
             return failed(Stopped { failure: before_commit(&error), error }, jobs, connection).await;
         }
     };
-    if let Err(stopped) = finish(connection, &images, time_max(&wants)).await {
+    if let Err(stopped) = finish(connection, &images, None, time_max(&wants)).await {
         return failed(stopped, jobs, connection).await;
     }
     images.count(meters);
@@ -157,12 +162,19 @@ async fn load(connection: &Connection, wants: &Wants) -> Result<Loaded, CallErro
     ];
     let client = &connection.client;
     let begin = if wants.is_large() { BEGIN_LARGE } else { "BEGIN" };
-    // Polled together they go out together.
-    let both = async {
-        tokio::try_join!(client.batch_execute(begin), client.query_one(&connection.load, &arguments))
+    let load = client.query_one(&connection.load, &arguments);
+    let count = async {
+        match wants.begun_holds.is_empty() {
+            true => Ok(Vec::new()),
+            false => client.query(&connection.paying, &[&wants.begun_holds, &wants.updated_events]).await,
+        }
     };
-    let (_, row) = within(time_max(wants), both).await?;
-    Ok(serde_json::from_str(row.get(0))?)
+    // Polled together they go out together, in this order.
+    let all = async { tokio::try_join!(client.batch_execute(begin), load, count) };
+    let (_, row, counts) = within(time_max(wants), all).await?;
+    let mut loaded: Loaded = serde_json::from_str(row.get(0))?;
+    loaded.paying = counts.iter().map(|row| (row.get(0), row.get(1))).collect();
+    Ok(loaded)
 }
 
 fn time_max(wants: &Wants) -> Duration {
@@ -211,8 +223,13 @@ fn parts(halls: &Halls, loaded: &mut Loaded) -> Result<Vec<Part>, CallError> {
     Ok(parts)
 }
 
-/// Writes and commits, or ends the transaction when there is nothing to write.
-async fn finish(connection: &Connection, images: &Images, time_max: Duration) -> Result<(), Stopped> {
+/// Writes and commits, with a sweeper's fence if there is one, or ends the transaction when there is nothing to write.
+async fn finish(
+    connection: &Connection,
+    images: &Images,
+    fence: Option<i64>,
+    time_max: Duration,
+) -> Result<(), Stopped> {
     let client = &connection.client;
     if images.is_empty() {
         let ended = within(CALL_TIME_MAX, client.batch_execute("ROLLBACK")).await;
@@ -223,13 +240,18 @@ async fn finish(connection: &Connection, images: &Images, time_max: Duration) ->
         Err(error) => return Err(Stopped { failure: Failure::Wrong, error: error.into() }),
     };
     let arguments: [&(dyn ToSql + Sync); 1] = [&images];
-    let both = async {
-        let (written, committed) =
-            tokio::join!(client.execute(&connection.write, &arguments), client.batch_execute("COMMIT"));
-        Ok((written, committed))
+    let fenced = async {
+        match fence {
+            Some(fence) => connection.fence(fence).await,
+            None => Ok(()),
+        }
     };
-    let (written, committed) = match within(time_max, both).await {
-        Ok(both) => both,
+    let all = async {
+        let write = client.execute(&connection.write, &arguments);
+        Ok(tokio::join!(write, fenced, client.batch_execute("COMMIT")))
+    };
+    let (written, fenced, committed) = match within(time_max, all).await {
+        Ok(all) => all,
         Err(error) => return Err(Stopped { failure: at_commit(&error), error }),
     };
     // A write that the server refused has undone everything: the commit after it only ended the transaction.
@@ -239,6 +261,7 @@ async fn finish(connection: &Connection, images: &Images, time_max: Duration) ->
         let failure = if refused { before_commit(&error) } else { at_commit(&error) };
         return Err(Stopped { failure, error });
     }
+    fenced.map_err(|error| Stopped { failure: Failure::Wrong, error })?;
     committed.map_err(|error| {
         let error = CallError::from(error);
         Stopped { failure: at_commit(&error), error }

@@ -18,7 +18,7 @@ use super::rows::{
     millis, status_number, time,
 };
 use super::wants::{hold_id, number};
-use super::{OpenLedgerError, config_of, create, key_code, unusable};
+use super::{OpenLedgerError, create, database_at, key_code, unusable};
 use crate::embedded::{KeptAnswer, Leaving};
 use crate::{Change, OpenError, SecretKey};
 
@@ -81,12 +81,12 @@ impl DataFile {
 
     /// Moves everything into the ledger at this address, and marks the file so that no server starts on it again.
     pub async fn move_into(self, url: &str) -> Result<Moved, MoveError> {
-        let config = config_of(url)?;
-        migrate(&config).await.map_err(|error| match error {
+        let database = database_at(url)?;
+        migrate(&database).await.map_err(|error| match error {
             MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
             MigrateError::Call(error) => unusable(error),
         })?;
-        let (client, _driver) = connection::patient(&config).await.map_err(unusable)?;
+        let (client, _driver) = connection::patient(&database).await.map_err(unusable)?;
         // Dropped with the connection, and undone, if anything goes wrong.
         let begin = "SET synchronous_commit = on; BEGIN";
         client.batch_execute(begin).await.map_err(|error| unusable(error.into()))?;
@@ -288,7 +288,7 @@ impl Writing<'_> {
     async fn flush(&mut self) -> Result<(), CallError> {
         let images = serde_json::to_string(&std::mem::take(&mut self.images))?;
         self.rows = 0;
-        self.client.execute("SELECT leasehold.write_v1($1::text::json)", &[&images]).await?;
+        self.client.execute("SELECT leasehold.write_v2($1::text::json)", &[&images]).await?;
         Ok(())
     }
 }

@@ -2,19 +2,25 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{Client, Config};
+use leasehold_lock::PostgresDatabase;
+use tokio_postgres::Client;
 
 use super::connection::{self, CallError, within};
 
 /// The migrations in order. One that was released never changes.
-const MIGRATIONS: [(&str, &str); 6] = [
+const MIGRATIONS: [(&str, &str); 8] = [
     ("0001_ledger", include_str!("sql/0001_ledger.sql")),
     ("0002_load", include_str!("sql/0002_load.sql")),
     ("0003_write", include_str!("sql/0003_write.sql")),
     ("0004_tidy", include_str!("sql/0004_tidy.sql")),
     ("0005_hold", include_str!("sql/0005_hold.sql")),
     ("0006_confirm", include_str!("sql/0006_confirm.sql")),
+    ("0007_sweeper", include_str!("sql/0007_sweeper.sql")),
+    ("0008_payments_in_flight", include_str!("sql/0008_payments_in_flight.sql")),
 ];
+
+/// How many there are.
+pub(crate) const KNOWN: u32 = MIGRATIONS.len() as u32;
 
 /// How long a start waits for another one that migrates, and then for its own migrations.
 const MIGRATE_TIME_MAX: Duration = Duration::from_secs(120);
@@ -37,8 +43,8 @@ impl<E: Into<CallError>> From<E> for MigrateError {
 }
 
 /// Applies what is missing, each migration in a transaction of its own, while no other server does.
-pub(crate) async fn migrate(config: &Config) -> Result<(), MigrateError> {
-    let (client, _driver) = connection::patient(config).await?;
+pub(crate) async fn migrate(database: &PostgresDatabase) -> Result<(), MigrateError> {
+    let (client, _driver) = connection::patient(database).await?;
     match within(MIGRATE_TIME_MAX, bring_up_to_date(&client)).await? {
         Some(found) => Err(MigrateError::TooNew(found)),
         None => Ok(()),

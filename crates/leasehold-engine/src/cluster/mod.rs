@@ -4,7 +4,7 @@
 //! one transaction: [`plain_holds`] and [`plain_sales`] by one call that the ledger decides itself, all else by the
 //! [`desk`], which locks the events concerned, loads what the commands are about and applies the rules of
 //! `leasehold-core`. The [`follower`] reads the log as it grows, from all servers, and tells readers and then callers. The
-//! [`sweeper`] ends what is over. No server keeps anything that another one needs.
+//! [`sweeper`] ends what is over, in one server at a time. No server keeps anything that another one needs.
 //!
 //! Everything about one event happens under the lock of its row in `leasehold.events`, and by the ledger's clock,
 //! which is read under that lock. So its changes are in one order, and the log has no gaps.
@@ -24,6 +24,7 @@ mod plain_sales;
 mod create;
 mod remembered;
 
+mod election;
 mod follower;
 mod gate;
 mod halls;
@@ -33,6 +34,7 @@ mod sweeper;
 mod worker;
 
 mod check;
+mod facts;
 mod history;
 mod reads;
 mod replicas;
@@ -47,19 +49,19 @@ use async_trait::async_trait;
 use leasehold_core::{
     BookingId, Command, Epoch, EventState, Hold, HoldId, ItemRequest, Name, Refusal, SeatStatus, Timestamp,
 };
-use leasehold_lock::BadRedisUrl;
 use leasehold_lock::link::Link;
+use leasehold_lock::{BadRedisUrl, PostgresDatabase};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio_postgres::Config;
 use uuid::Uuid;
 
 pub use check::{LedgerReport, check_ledger};
+pub use facts::{LEDGER_CONNECTIONS_MAX, LedgerFacts, ledger_facts};
 pub use gate::GateMeters;
 pub use import::{DataFile, MoveError, Moved};
 pub(crate) use sight::Sight;
 
-use self::connection::{CALL_TIME_MAX, CallError, within};
+use self::connection::{CALL_TIME_MAX, CallError, with_reasons, within};
 use self::desk::Job;
 use self::follower::Follower;
 use self::gate::Gate;
@@ -125,7 +127,8 @@ pub enum OpenLedgerError {
 }
 
 impl ClusterOptions {
-    /// The ledger at `postgres://user@host/database`, with the key that hold secrets are made with.
+    /// The ledger at `postgres://user@host/database`, with the key that hold secrets are made with. What the address says
+    /// of TLS is understood as for locks on PostgreSQL.
     ///
     /// Every server on one ledger needs the same key; the ledger keeps a code of it and refuses another one.
     pub fn new(url: impl Into<String>, key: SecretKey) -> Self {
@@ -170,20 +173,20 @@ impl std::fmt::Debug for ClusterOptions {
 impl ClusterEngine {
     /// Brings the ledger up to date if that is needed, and starts the workers.
     pub async fn open(options: ClusterOptions) -> Result<Self, OpenLedgerError> {
-        let config = config_of(&options.url)?;
-        migrate::migrate(&config).await.map_err(|error| match error {
+        let database = database_at(&options.url)?;
+        migrate::migrate(&database).await.map_err(|error| match error {
             MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
             MigrateError::Call(error) => unusable(error),
         })?;
         let link = options.gate.as_deref().map(Link::open).transpose()?;
-        let (ledger, epoch, now) = admit(&config, &options.key).await?;
+        let (ledger, epoch, now) = admit(&database, &options.key).await?;
         let sight = Sight::new();
         let mut meters = Meters::of_ledger(sight.clone());
         meters.gate = link.is_some().then(GateMeters::default);
         let gate_parts = link.zip(meters.gate.clone());
         let name = replicas::name_of_this_server(options.listens_on.as_deref());
         let halls = Arc::new(Halls::new(epoch));
-        let shared = Arc::new(Shared::new(config, name, halls, (meters, sight), options.key));
+        let shared = Arc::new(Shared::new(database, name, halls, (meters, sight), options.key));
         let gate = gate_parts.map(|(link, meters)| Arc::new(Gate::new(link, ledger, meters, &shared)));
         shared.note_time(now);
         let (queue, jobs) = mpsc::channel(options.queue_length_max);
@@ -276,11 +279,11 @@ fn plainly_refused(summary: &EventSummary, seats: &[SeatStatus], items: &[ItemRe
     }
 }
 
-fn config_of(url: &str) -> Result<Config, OpenLedgerError> {
-    let mut config: Config =
-        url.parse().map_err(|error: tokio_postgres::Error| OpenLedgerError::Address(error.to_string()))?;
-    config.application_name("leasehold");
-    Ok(config)
+fn database_at(url: &str) -> Result<PostgresDatabase, OpenLedgerError> {
+    match PostgresDatabase::at(url) {
+        Ok(database) => Ok(database.named("leasehold")),
+        Err(error) => Err(OpenLedgerError::Address(with_reasons(&error))),
+    }
 }
 
 fn unusable(error: CallError) -> OpenLedgerError {
@@ -293,8 +296,11 @@ fn key_code(key: &SecretKey) -> Vec<u8> {
 }
 
 /// Compares the key with the ledger's, which takes the first one it is given; and reads its id, epoch and time.
-async fn admit(config: &Config, key: &SecretKey) -> Result<(Uuid, Epoch, Timestamp), OpenLedgerError> {
-    let (client, _driver) = connection::plain(config).await.map_err(unusable)?;
+async fn admit(
+    database: &PostgresDatabase,
+    key: &SecretKey,
+) -> Result<(Uuid, Epoch, Timestamp), OpenLedgerError> {
+    let (client, _driver) = connection::plain(database).await.map_err(unusable)?;
     let code = key_code(key);
     let sql = "UPDATE leasehold.ledger SET key_check = coalesce(key_check, $1)
                RETURNING epoch, key_check, leasehold.now_ms(), id";

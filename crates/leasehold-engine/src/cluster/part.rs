@@ -34,9 +34,12 @@ pub(crate) struct Loaded {
     seats: Option<Vec<(i32, u32, u64, i64)>>,
     holders: Option<Vec<HolderRow>>,
     pub(crate) answers: Option<Vec<AnswerRow>>,
+    /// Event and payments in progress, where a command wants to begin one; see `sql/paying.sql`.
+    #[serde(skip)]
+    pub(crate) paying: Vec<(i32, i64)>,
 }
 
-/// What `write_v1` takes.
+/// What `write_v2` takes.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Images {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -134,6 +137,9 @@ impl Loaded {
             let name = Reference::parse(&holder.holder).map_err(|_| Damaged)?;
             event.load_part_units(&name, holder.units.unsigned_abs());
             units_before.insert(name, holder.units.unsigned_abs());
+        }
+        for &(_, paying) in self.paying.iter().filter(|(of, _)| *of == no) {
+            event.load_part_payments(u32::try_from(paying).map_err(|_| Damaged)?);
         }
         let mut state = State::part(epoch, event);
         let mut loaded_holds = Vec::new();

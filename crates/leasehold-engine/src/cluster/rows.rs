@@ -40,6 +40,9 @@ pub(crate) struct RulesRow {
     extends_max: i64,
     payment_max: i64,
     units_per_holder_max: i64,
+    /// Absent in entries of the log that earlier versions wrote.
+    #[serde(default)]
+    payments_in_flight_max: i64,
     accept_late_payment: bool,
     keep_at_deadline: bool,
 }
@@ -261,6 +264,7 @@ impl RulesRow {
             extends_max: policy.extends_max.into(),
             payment_max: span(policy.payment_max),
             units_per_holder_max: policy.units_per_holder_max.into(),
+            payments_in_flight_max: policy.payments_in_flight_max.into(),
             accept_late_payment: policy.accept_late_payment,
             keep_at_deadline: policy.at_payment_deadline == AtPaymentDeadline::Keep,
         }
@@ -277,6 +281,7 @@ impl RulesRow {
             extends_max: narrow(self.extends_max)?,
             payment_max: Millis(narrow(self.payment_max)?),
             units_per_holder_max: narrow(self.units_per_holder_max)?,
+            payments_in_flight_max: narrow(self.payments_in_flight_max)?,
             accept_late_payment: self.accept_late_payment,
             at_payment_deadline: match self.keep_at_deadline {
                 true => AtPaymentDeadline::Keep,

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{Epoch, Timestamp};
+use leasehold_lock::PostgresDatabase;
 use tokio::sync::Mutex;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
 use super::connection::{self, CallError, Connection, Driver};
 use super::halls::Halls;
@@ -15,7 +16,7 @@ use crate::{EngineError, Meters, SecretKey};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    pub(crate) database: PostgresDatabase,
     /// What this server calls itself where the others see it.
     pub(crate) name: String,
     pub(crate) halls: Arc<Halls>,
@@ -45,14 +46,14 @@ pub(crate) struct Reader {
 
 impl Shared {
     pub(crate) fn new(
-        config: Config,
+        database: PostgresDatabase,
         name: String,
         halls: Arc<Halls>,
         (meters, sight): (Meters, Sight),
         key: SecretKey,
     ) -> Self {
         Self {
-            config,
+            database,
             name,
             halls,
             meters,
@@ -68,24 +69,22 @@ impl Shared {
 
     /// A new connection to write on.
     pub(crate) async fn connect(&self) -> Result<Connection, CallError> {
-        let connection = Connection::open(&self.config).await?;
+        let connection = Connection::open(&self.database).await?;
         self.sight.connections.inc();
         self.admit(connection.epoch)?;
         Ok(connection)
     }
 
     /// A new connection to read from.
-    async fn connect_to_read(&self, config: &Config) -> Result<(Client, Driver), CallError> {
-        let connected = connection::plain(config).await?;
+    async fn connect_to_read(&self, database: &PostgresDatabase) -> Result<(Client, Driver), CallError> {
+        let connected = connection::plain(database).await?;
         self.sight.connections.inc();
         Ok(connected)
     }
 
     /// The same under this server's own name: one that lives has exactly one.
     pub(crate) async fn connect_by_name(&self) -> Result<(Client, Driver), CallError> {
-        let mut config = self.config.clone();
-        config.application_name(&self.name);
-        self.connect_to_read(&config).await
+        self.connect_to_read(&self.database.clone().named(&self.name)).await
     }
 
     /// Refuses a ledger in another epoch than at the start, and this server with it: its fences would be too low.
@@ -108,7 +107,7 @@ impl Shared {
         match &*known {
             Some(reader) if !reader.client.is_closed() => Ok(Arc::clone(reader)),
             _ => {
-                let (client, driver) = self.connect_to_read(&self.config).await?;
+                let (client, driver) = self.connect_to_read(&self.database).await?;
                 let reader = Arc::new(Reader { client, _driver: driver });
                 *known = Some(Arc::clone(&reader));
                 Ok(reader)

@@ -1,7 +1,8 @@
 //! The sweeper: ends holds that are over, forgets what is old, keeps the log within its bound.
 //!
 //! No answer depends on it: expiry is a matter of the ledger's clock, and whoever takes a seat of a hold that is
-//! over ends that hold. Several servers sweep at once without harm; what one has done the next does not find.
+//! over ends that hold. One server at a time sweeps, see [`election`](super::election), which saves work; several would do no
+//! harm, as what one has done the next does not find.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio_postgres::types::ToSql;
 
 use super::connection::{CALL_TIME_MAX, CallError, Connection, within};
 use super::desk;
+use super::election::{Election, Mandate};
 use super::shared::Shared;
 use crate::embedded::{ANSWERS_AGE_MAX, ANSWERS_MAX};
 
@@ -31,37 +33,53 @@ const PIECE: i32 = 2_000;
 
 pub(crate) struct Sweeper {
     shared: Arc<Shared>,
+    election: Election,
+    /// While this server sweeps.
     connection: Option<Connection>,
+    tidied: Instant,
 }
 
 impl Sweeper {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, connection: None }
+        let election = Election::new(&shared.database);
+        Self { shared, election, connection: None, tidied: Instant::now() }
     }
 
-    /// Sweeps until told to stop.
+    /// Sweeps, when it is this server's turn, until told to stop.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let mut tidied = Instant::now();
+        // A sweep that is broken off is undone by the ledger.
+        tokio::select! {
+            () = self.sweep_for_ever() => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+        self.election.resign().await;
+    }
+
+    async fn sweep_for_ever(&mut self) {
         loop {
-            tokio::select! {
-                _ = tokio::time::sleep(SWEEP_EVERY) => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-            let tidies = tidied.elapsed() >= TIDY_EVERY;
-            if tidies {
-                tidied = Instant::now();
-            }
-            if let Err(error) = self.sweep(tidies).await {
-                // Said rarely: a ledger that is away is told of elsewhere.
-                if tidies {
-                    tracing::warn!(%error, "the ledger could not be tidied");
-                }
+            tokio::time::sleep(SWEEP_EVERY).await;
+            let Some(mandate) = self.election.mandate().await else {
+                // Whoever sweeps now counts them.
+                self.shared.meters.holds_overdue.set(0);
                 self.connection = None;
+                continue;
+            };
+            let tidies = self.tidied.elapsed() >= TIDY_EVERY;
+            if tidies {
+                self.tidied = Instant::now();
+            }
+            let Err(error) = self.sweep(mandate, tidies).await else { continue };
+            self.connection = None;
+            match error {
+                CallError::Outranked => self.election.was_outranked(),
+                // Said rarely: a ledger that is away is told of elsewhere.
+                error if tidies => tracing::warn!(%error, "the ledger could not be tidied"),
+                _ => {}
             }
         }
     }
 
-    async fn sweep(&mut self, tidies: bool) -> Result<(), CallError> {
+    async fn sweep(&mut self, mandate: Mandate, tidies: bool) -> Result<(), CallError> {
         if self.connection.is_none() {
             self.connection = Some(self.shared.connect().await?);
         }
@@ -70,45 +88,57 @@ impl Sweeper {
         let due = within(CALL_TIME_MAX, connection.client.query(sql, &[&EVENTS_PER_SWEEP])).await?;
         for row in due {
             let event: i32 = row.get(0);
-            if let Err(error) = desk::end_due(connection, &self.shared, event).await {
-                // The others shall not wait for one that cannot be swept.
-                tracing::warn!(%error, event, "holds that are over could not be ended");
-                within(CALL_TIME_MAX, connection.client.batch_execute("ROLLBACK")).await?;
+            match desk::end_due(connection, &self.shared, event, mandate.fence()).await {
+                Ok(()) => {}
+                Err(CallError::Outranked) => return Err(CallError::Outranked),
+                Err(error) => {
+                    // The others shall not wait for one that cannot be swept.
+                    tracing::warn!(%error, event, "holds that are over could not be ended");
+                    within(CALL_TIME_MAX, connection.client.batch_execute("ROLLBACK")).await?;
+                }
             }
         }
         if tidies {
-            self.tidy(connection).await?;
+            self.tidy(connection, mandate).await?;
         }
         Ok(())
     }
 
-    async fn tidy(&self, connection: &Connection) -> Result<(), CallError> {
-        let client = &connection.client;
+    async fn tidy(&self, connection: &Connection, mandate: Mandate) -> Result<(), CallError> {
         let ended = [(ENDED_HOLDS_AGE_MAX, ENDED_HOLDS_MAX), (DECLINED_HOLDS_AGE_MAX, DECLINED_HOLDS_MAX)];
         for (kind, (age_max, count_max)) in ended.into_iter().enumerate() {
             let (kind, age_max, count_max) = (kind as i16, age_max.0.cast_signed(), count_max as i64);
-            loop {
-                let sql = "SELECT leasehold.forget_v1($1, $2, $3, $4)";
-                let arguments: [&(dyn ToSql + Sync); 4] = [&kind, &age_max, &count_max, &PIECE];
-                let gone = within(CALL_TIME_MAX, client.query_one(sql, &arguments)).await?;
-                if gone.get::<_, i32>(0) < PIECE {
-                    break;
-                }
-            }
+            let forget = "SELECT leasehold.forget_v1($1, $2, $3, $4)";
+            delete(connection, forget, &[&kind, &age_max, &count_max, &PIECE], mandate).await?;
         }
         let (answers_age_max, answers_max) = (ANSWERS_AGE_MAX.0.cast_signed(), ANSWERS_MAX as i64);
-        loop {
-            let sql = "SELECT leasehold.trim_v1($1, $2, $3, $4)";
-            let arguments: [&(dyn ToSql + Sync); 4] =
-                [&LOG_ENTRIES_MAX, &answers_age_max, &answers_max, &PIECE];
-            let gone = within(CALL_TIME_MAX, client.query_one(sql, &arguments)).await?;
-            if gone.get::<_, i32>(0) < PIECE {
-                break;
-            }
-        }
+        let trim = "SELECT leasehold.trim_v1($1, $2, $3, $4)";
+        delete(connection, trim, &[&LOG_ENTRIES_MAX, &answers_age_max, &answers_max, &PIECE], mandate)
+            .await?;
         let sql = "SELECT count(*) FROM leasehold.holds WHERE kept_until <= (SELECT leasehold.now_ms())";
-        let overdue = within(CALL_TIME_MAX, client.query_one(sql, &[])).await?;
+        let overdue = within(CALL_TIME_MAX, connection.client.query_one(sql, &[])).await?;
         self.shared.meters.holds_overdue.set(overdue.get(0));
         Ok(())
+    }
+}
+
+/// Deletes what a function of the ledger finds to be old, a piece with each transaction.
+async fn delete(
+    connection: &Connection,
+    function: &str,
+    arguments: &[&(dyn ToSql + Sync)],
+    mandate: Mandate,
+) -> Result<(), CallError> {
+    let client = &connection.client;
+    loop {
+        within(CALL_TIME_MAX, client.batch_execute("BEGIN")).await?;
+        let gone = within(CALL_TIME_MAX, client.query_one(function, arguments)).await?;
+        if let Some(fence) = mandate.fence() {
+            connection.fence(fence).await?;
+        }
+        within(CALL_TIME_MAX, client.batch_execute("COMMIT")).await?;
+        if gone.get::<_, i32>(0) < PIECE {
+            return Ok(());
+        }
     }
 }

@@ -25,6 +25,9 @@ pub(crate) struct Wants {
     pub(crate) holder_events: Vec<i32>,
     pub(crate) holder_names: Vec<String>,
     pub(crate) scopes: Vec<Uuid>,
+    /// Holds whose payment begins, and events whose rules may change: for `sql/paying.sql`.
+    pub(crate) begun_holds: Vec<Uuid>,
+    pub(crate) updated_events: Vec<i32>,
 }
 
 impl Wants {
@@ -47,6 +50,7 @@ impl Wants {
             Command::CreateEvent(_) => unreachable!("events are created without loading anything"),
             Command::UpdateEvent(update) => {
                 self.events.push(number(update.event));
+                self.updated_events.push(number(update.event));
                 if update.patch.open == Some(false) {
                     self.all_holds.push(number(update.event));
                 }
@@ -75,7 +79,10 @@ impl Wants {
                 }
             }
             Command::ReleaseHold(hold) | Command::RevokeHold(hold) => self.holds.push(hold_id(*hold)),
-            Command::BeginPayment(begin) => self.payment(begin.hold, &begin.reference),
+            Command::BeginPayment(begin) => {
+                self.begun_holds.push(hold_id(begin.hold));
+                self.payment(begin.hold, &begin.reference);
+            }
             Command::PaymentFailed(hold, reference) => self.payment(*hold, reference),
             Command::ConfirmHold(confirm) => {
                 self.holds.push(hold_id(confirm.hold));

@@ -13,7 +13,11 @@
 //! # }
 //! ```
 
+#[cfg(feature = "redis")]
+mod cluster_view;
 mod file_system;
+#[cfg(feature = "redis")]
+mod gate;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -26,6 +30,8 @@ mod secrecy;
 mod sqlite;
 
 pub use file_system::is_on_network;
+#[cfg(feature = "redis")]
+pub use gate::examine_gate;
 
 use crate::lease::Guarantee;
 use crate::store::{OpenError, StoreOptions, open};

@@ -7,7 +7,7 @@ use tokio_postgres::config::{Config, Host};
 
 use super::Chart;
 use super::secrecy::{Secrecy, is_loopback};
-use crate::error::{BoxError, StoreError};
+use crate::error::BoxError;
 use crate::postgres::Database;
 
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -91,9 +91,7 @@ struct Settings {
 
 async fn ask(url: &str, its_use: Use) -> Result<Settings, BoxError> {
     let database = Database::at(url)?;
-    let connected = database.connect().await.map_err(|error| match error {
-        StoreError::Unknown(reason) | StoreError::Refused(reason) => reason,
-    })?;
+    let connected = database.connect().await?;
     let secrecy = if connected.is_encrypted {
         Secrecy::Encrypted
     } else {
@@ -119,7 +117,8 @@ impl Settings {
     fn judge(&self, words: &Words, place: &str, chart: &mut Chart) {
         let thing = words.thing;
         chart.ok(words.reachable, place, format!("PostgreSQL {} answers", self.version));
-        self.secrecy.judge(words.encryption, place, "sslmode=require", chart);
+        let risk = "take and release locks";
+        self.secrecy.judge(words.encryption, place, "sslmode=require", risk, chart);
         if self.in_recovery {
             chart.problem(words.role, place, "a standby: it takes no writes. Name the primary");
         }

@@ -35,7 +35,7 @@ pub(super) enum Part {
 /// A connection for questions.
 pub(super) struct Server {
     link: Link,
-    secrecy: Secrecy,
+    pub(super) secrecy: Secrecy,
     pub(super) place: String,
     info: BTreeMap<String, String>,
     config: Option<BTreeMap<String, String>>,
@@ -77,7 +77,7 @@ impl Server {
         self.info.get(name).map_or("", String::as_str)
     }
 
-    fn setting(&self, name: &str) -> Option<&str> {
+    pub(super) fn setting(&self, name: &str) -> Option<&str> {
         self.config.as_ref()?.get(name).map(String::as_str)
     }
 
@@ -100,14 +100,19 @@ impl Server {
     }
 
     pub(super) fn secrecy(&self, chart: &mut Chart) {
-        self.secrecy.judge("encryption", &self.place, "TLS (rediss:// and the like)", chart);
+        let risk = "take and release locks";
+        self.secrecy.judge("encryption", &self.place, "TLS (rediss:// and the like)", risk, chart);
+    }
+
+    pub(super) fn is_new_enough(&self) -> bool {
+        let mut numbers =
+            self.info("redis_version").split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= VERSION_MIN
     }
 
     fn version(&self, chart: &mut Chart) {
         let version = self.info("redis_version");
-        let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
-        let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        if found >= VERSION_MIN {
+        if self.is_new_enough() {
             chart.ok("version", &self.place, format!("version {version}"));
         } else {
             let text = format!("version {version}; locks need 7.0 or later");

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use redis::{ConnectionAddr, ConnectionInfo};
+use redis::ConnectionInfo;
 
 use super::Chart;
+use super::cluster_view::ClusterView;
 use super::redis_server::{Part, Server, told};
 use super::secrecy::{Secrecy, is_loopback};
 use crate::redis::keys::Keys;
@@ -12,8 +13,6 @@ use crate::redis::link::{Master, Servers};
 use crate::redis::{PREFIX_DEFAULT, url};
 use crate::redlock::STATE;
 use crate::store::StoreOptions;
-
-const SLOTS: &str = "16384";
 
 /// One server, a cluster, or the master that Sentinel names.
 pub(super) async fn examine(store: &str, options: &StoreOptions, chart: &mut Chart) {
@@ -39,59 +38,37 @@ pub(super) async fn examine(store: &str, options: &StoreOptions, chart: &mut Cha
 }
 
 async fn cluster(nodes: Vec<ConnectionInfo>, has_epochs: bool, keys: &Keys, chart: &mut Chart) {
-    let mut found = None;
-    // The nodes that do not answer are told of by those that do.
-    let mut silent = Chart::default();
-    for node in &nodes {
-        if let Some(server) = Server::reach_one(node.clone(), &mut silent).await {
-            found = Some((node, server));
-            break;
-        }
-    }
-    let Some((seed, server)) = found else {
-        chart.findings.extend(silent.findings);
+    let Some((seed, server)) = first_that_answers(&nodes, chart).await else {
         chart.is_unreachable = true;
         return;
     };
     let place = server.place.clone();
-    let (info, view): (String, String) =
-        match (server.ask(&["CLUSTER", "INFO"]).await, server.ask(&["CLUSTER", "NODES"]).await) {
-            (Ok(info), Ok(view)) => (info, view),
-            (Err(error), _) | (_, Err(error)) => {
-                chart.is_unreachable = true;
-                return chart.problem("cluster", &place, format!("not a cluster: {}", told(&error)));
-            }
-        };
-    let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim);
-    let assigned = value("cluster_slots_assigned:");
-    if value("cluster_state:") == "ok" && assigned == SLOTS {
+    let view = match ClusterView::of(&server).await {
+        Ok(view) => view,
+        Err(error) => {
+            chart.is_unreachable = true;
+            return chart.problem("cluster", &place, format!("not a cluster: {}", told(&error)));
+        }
+    };
+    if view.is_whole {
         chart.ok("cluster", &place, "the cluster is ok, and every slot has a master");
     } else {
-        let state = value("cluster_state:");
-        let text =
-            format!("state {state}, {assigned} of {SLOTS} slots have a master; the names of others fail");
-        chart.problem("cluster", &place, text);
+        chart.problem("cluster", &place, format!("{}; the names of others fail", view.state));
     }
-    let nodes: Vec<Vec<&str>> = view.lines().map(|line| line.split_whitespace().collect()).collect();
-    let alive = |node: &&Vec<&str>| node.len() >= 8 && !node[2].contains("fail");
-    let masters: Vec<&Vec<&str>> =
-        nodes.iter().filter(alive).filter(|node| node[2].contains("master") && node.len() > 8).collect();
-    if masters.len() < 3 {
-        let text = format!("{} masters with slots: with fewer than 3 nobody can be voted in", masters.len());
+    if view.masters.len() < 3 {
+        let text =
+            format!("{} masters with slots: with fewer than 3 nobody can be voted in", view.masters.len());
         chart.warn("masters", &place, text);
     }
-    for master in masters {
-        let address = master[1].split(['@', ',']).next().unwrap_or_default();
-        let replicas = nodes.iter().filter(alive).filter(|node| node[3] == master[0]).count();
-        if replicas == 0 {
+    for master in view.masters {
+        if master.replicas == 0 {
             let text = "no replica that is alive: while it is down, its names cannot be locked";
-            chart.warn("takeover", address, text);
+            chart.warn("takeover", &master.address, text);
         } else {
-            chart.ok("takeover", address, format!("{replicas} replica(s) can take over"));
+            let text = format!("{} replica(s) can take over", master.replicas);
+            chart.ok("takeover", &master.address, text);
         }
-        let Some((host, port)) = address.rsplit_once(':') else { continue };
-        let Ok(port) = port.parse() else { continue };
-        let node = seed.clone().set_addr(beside(seed.addr(), host, port));
+        let Some(node) = master.beside(seed) else { continue };
         match Server::reach_one(node, chart).await {
             Some(server) => server.examine(Part::Alone, has_epochs, keys, chart).await,
             None => chart.is_unreachable = true,
@@ -99,17 +76,20 @@ async fn cluster(nodes: Vec<ConnectionInfo>, has_epochs: bool, keys: &Keys, char
     }
 }
 
-/// The address of another node, reached in the same way.
-fn beside(seed: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
-    match seed {
-        ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
-            host: host.to_owned(),
-            port,
-            insecure: *insecure,
-            tls_params: tls_params.clone(),
-        },
-        _ => ConnectionAddr::Tcp(host.to_owned(), port),
+/// The first node that answers; notes why not when there is none.
+pub(super) async fn first_that_answers<'a>(
+    nodes: &'a [ConnectionInfo],
+    chart: &mut Chart,
+) -> Option<(&'a ConnectionInfo, Server)> {
+    // The nodes that do not answer are told of by those that do.
+    let mut silent = Chart::default();
+    for node in nodes {
+        if let Some(server) = Server::reach_one(node.clone(), &mut silent).await {
+            return Some((node, server));
+        }
     }
+    chart.findings.extend(silent.findings);
+    None
 }
 
 async fn sentinel(

@@ -21,15 +21,22 @@ impl Secrecy {
         if is_local { Self::Local } else { Self::Open }
     }
 
-    /// `instead` is what to write to have it encrypted.
-    pub(super) fn judge(self, topic: &'static str, place: &str, instead: &str, chart: &mut Chart) {
+    /// `instead` is what to write to have it encrypted, and `risk` what a stranger could do.
+    pub(super) fn judge(
+        self,
+        topic: &'static str,
+        place: &str,
+        instead: &str,
+        risk: &str,
+        chart: &mut Chart,
+    ) {
         match self {
             Self::Encrypted => chart.ok(topic, place, "TLS; its certificate and host name were verified"),
             Self::Local => chart.ok(topic, place, "not encrypted, and does not leave this machine"),
             Self::Open => {
                 let text = format!(
-                    "not encrypted: whoever is on the way can read the password, and take and release locks. Use \
-                     {instead}, or see to it that the network is private"
+                    "not encrypted: whoever is on the way can read the password, and {risk}. Use {instead}, or see to \
+                     it that the network is private"
                 );
                 chart.warn(topic, place, text);
             }
@@ -52,7 +59,7 @@ mod tests {
     fn only_what_travels_in_the_clear_is_worth_a_warning() {
         let judged = |secrecy: Secrecy| {
             let mut chart = Chart::default();
-            secrecy.judge("encryption", "cache:6379", "rediss://", &mut chart);
+            secrecy.judge("encryption", "cache:6379", "rediss://", "take locks", &mut chart);
             chart.findings.iter().map(|finding| finding.level).collect::<Vec<_>>()
         };
         assert_eq!(judged(Secrecy::Encrypted), [Level::Ok]);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection};
@@ -34,25 +35,35 @@ pub enum BadPostgresUrl {
         /// Why not.
         source: io::Error,
     },
+    /// The certificates to trust, where the URL names none.
+    #[error("cannot read the certificates that this system trusts")]
+    SystemCertificates(#[source] io::Error),
 }
 
-/// A database, and how it is reached. What it prints of itself has no password.
+/// A PostgreSQL database, and how it is reached: what `postgres://user@host/database?sslmode=require` says.
+///
+/// A server's certificate is verified whenever TLS is used. What this prints of itself has no password.
 #[derive(Debug, Clone)]
-pub(crate) struct Database {
+pub struct Database {
     config: Config,
-    /// The text of the file of certificates to trust, if it is not the system that says.
     #[cfg(feature = "tls")]
-    ca: Option<std::sync::Arc<Vec<u8>>>,
+    encryption: tls::Encryption,
 }
 
-/// A connection, which ends with its client.
-pub(crate) struct Connected {
-    pub(crate) client: Client,
-    pub(crate) is_encrypted: bool,
+/// A connection to PostgreSQL.
+#[derive(Debug)]
+pub struct Connected {
+    /// Asks.
+    pub client: Client,
+    /// Whether it is by TLS.
+    pub is_encrypted: bool,
+    /// The task that carries what is asked and answered. It ends with its client; ended before, it closes the connection.
+    pub driver: JoinHandle<()>,
 }
 
 impl Database {
-    pub(crate) fn at(url: &str) -> Result<Self, BadPostgresUrl> {
+    /// Reads a URL, and the certificates to trust. Nothing is connected yet.
+    pub fn at(url: &str) -> Result<Self, BadPostgresUrl> {
         let (url, ca_file) = without_ca_file(url);
         let mut config: Config = url.parse().map_err(BadPostgresUrl::Url)?;
         config.connect_timeout(CONNECT_TIME_MAX);
@@ -63,12 +74,18 @@ impl Database {
         Ok(Self {
             config,
             #[cfg(feature = "tls")]
-            ca: ca_file.map(read).transpose()?.map(std::sync::Arc::new),
+            encryption: encryption(ca_file)?,
         })
     }
 
+    /// The same under a name that the database's operator sees.
+    pub fn named(mut self, application: &str) -> Self {
+        self.config.application_name(application);
+        self
+    }
+
     /// Connects as `sslmode` says. A certificate that cannot be trusted is refused in every mode but `disable`.
-    pub(crate) async fn connect(&self) -> Result<Connected, StoreError> {
+    pub async fn connect(&self) -> Result<Connected, tokio_postgres::Error> {
         // Nobody is told anything.
         let (told, _) = mpsc::unbounded_channel();
         self.connect_telling(told).await
@@ -78,24 +95,29 @@ impl Database {
     pub(super) async fn connect_listening(
         &self,
         told: mpsc::UnboundedSender<String>,
-    ) -> Result<Client, StoreError> {
+    ) -> Result<Client, tokio_postgres::Error> {
         Ok(self.connect_telling(told).await?.client)
     }
 
     #[cfg(feature = "tls")]
-    async fn connect_telling(&self, told: mpsc::UnboundedSender<String>) -> Result<Connected, StoreError> {
-        let ca = self.ca.as_deref().map(Vec::as_slice);
-        let encryption = tls::Encryption::trusting(ca).map_err(StoreError::Refused)?;
-        let (client, connection) = self.config.connect(encryption.clone()).await.map_err(failure)?;
-        tokio::spawn(drive(connection, told));
-        Ok(Connected { client, is_encrypted: encryption.was_used() })
+    async fn connect_telling(
+        &self,
+        told: mpsc::UnboundedSender<String>,
+    ) -> Result<Connected, tokio_postgres::Error> {
+        let encryption = self.encryption.anew();
+        let (client, connection) = self.config.connect(encryption.clone()).await?;
+        let driver = tokio::spawn(drive(connection, told));
+        Ok(Connected { client, is_encrypted: encryption.was_used(), driver })
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn connect_telling(&self, told: mpsc::UnboundedSender<String>) -> Result<Connected, StoreError> {
-        let (client, connection) = self.config.connect(tokio_postgres::NoTls).await.map_err(failure)?;
-        tokio::spawn(drive(connection, told));
-        Ok(Connected { client, is_encrypted: false })
+    async fn connect_telling(
+        &self,
+        told: mpsc::UnboundedSender<String>,
+    ) -> Result<Connected, tokio_postgres::Error> {
+        let (client, connection) = self.config.connect(tokio_postgres::NoTls).await?;
+        let driver = tokio::spawn(drive(connection, told));
+        Ok(Connected { client, is_encrypted: false, driver })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -104,8 +126,13 @@ impl Database {
 }
 
 #[cfg(feature = "tls")]
-fn read(path: PathBuf) -> Result<Vec<u8>, BadPostgresUrl> {
-    crate::tls::read_ca_file(&path).map_err(|source| BadPostgresUrl::CaFile { path, source })
+fn encryption(ca_file: Option<PathBuf>) -> Result<tls::Encryption, BadPostgresUrl> {
+    match ca_file {
+        Some(path) => {
+            tls::Encryption::trusting(&path).map_err(|source| BadPostgresUrl::CaFile { path, source })
+        }
+        None => tls::Encryption::trusting_as_the_system().map_err(BadPostgresUrl::SystemCertificates),
+    }
 }
 
 /// Takes out of a URL what PostgreSQL's own library knows and this client does not: `sslrootcert=FILE`, and
@@ -134,16 +161,23 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
-        if let AsyncMessage::Notification(said) = message {
-            // Whoever listened may have gone.
-            let _ = told.send(said.payload().to_owned());
+    while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+        match message {
+            Ok(AsyncMessage::Notification(said)) => {
+                // Whoever listened may have gone.
+                let _ = told.send(said.payload().to_owned());
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a connection to PostgreSQL ended");
+                return;
+            }
         }
     }
 }
 
 /// Sorts an error by what its receiver can do about it.
-pub(super) fn failure(error: tokio_postgres::Error) -> StoreError {
+pub(crate) fn failure(error: tokio_postgres::Error) -> StoreError {
     #[cfg(feature = "tls")]
     if let Some(source) = std::error::Error::source(&error)
         && source.downcast_ref().is_some_and(crate::tls::is_refusal)

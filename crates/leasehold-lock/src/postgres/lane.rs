@@ -85,7 +85,7 @@ impl Lane {
 
 impl Link {
     async fn connect(database: &Database) -> Result<Self, StoreError> {
-        let client = database.connect().await?.client;
+        let client = database.connect().await.map_err(failure)?.client;
         Self::prepare(client).await.map_err(failure)
     }
 

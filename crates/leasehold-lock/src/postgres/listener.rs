@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::database::Database;
+use super::database::{Database, failure};
 use crate::bells::Bells;
 use crate::error::StoreError;
 
@@ -58,7 +58,7 @@ async fn listen(
     is_first: bool,
 ) -> Result<(), StoreError> {
     let (sender, mut said) = mpsc::unbounded_channel();
-    let client = database.connect_listening(sender).await?;
+    let client = database.connect_listening(sender).await.map_err(failure)?;
     let listened = client.batch_execute("SET client_min_messages = warning; LISTEN leasehold_locks").await;
     listened.map_err(|error| StoreError::Unknown(error.into()))?;
     opened.send_replace(true);

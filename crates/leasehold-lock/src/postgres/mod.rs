@@ -18,8 +18,9 @@ mod listener;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use database::BadPostgresUrl;
-pub(crate) use database::Database;
+#[cfg(feature = "redis")]
+pub(crate) use database::failure;
+pub use database::{BadPostgresUrl, Connected, Database};
 
 use lane::Lane;
 use listener::Listener;
@@ -37,6 +38,9 @@ const LANES: usize = 4;
 const ALIVE: Duration = Duration::from_secs(1);
 /// Most that wait in line for one name.
 const QUEUE_LENGTH_MAX: i64 = 10_000;
+
+/// Comes after every reserved name and before all others.
+const BEFORE_ALL_USERS: &str = "\u{1f}";
 
 /// Locks in a PostgreSQL database.
 #[derive(Debug)]
@@ -56,10 +60,14 @@ impl Postgres {
     /// Locks in the database at `postgres://user@host/database`. It is connected when it is first asked, and what
     /// is missing in it is made then.
     pub fn open(url: &str) -> Result<Self, BadPostgresUrl> {
-        let database = Database::at(url)?;
+        Database::at(url).map(Self::new)
+    }
+
+    /// The same in a database whose URL was read before.
+    pub fn new(database: Database) -> Self {
         let lane = || Lane::to(database.clone());
         let (lanes, other) = (std::array::from_fn(|_| lane()), lane());
-        Ok(Self { lanes, other, database, bells: Bells::default(), listener: OnceLock::new() })
+        Self { lanes, other, database, bells: Bells::default(), listener: OnceLock::new() }
     }
 
     fn lane_of(&self, owner: &Owner) -> &Lane {
@@ -90,7 +98,7 @@ impl Postgres {
     }
 
     async fn look(&self, name: Option<&str>, query: &ListQuery) -> Result<Vec<LeaseView>, StoreError> {
-        let after = query.cursor.as_deref().unwrap_or_default();
+        let after = query.cursor.as_deref().unwrap_or(BEFORE_ALL_USERS);
         let limit = query.limit.clamp(1, 10_000) as i64;
         let arguments: [&(dyn ToSql + Sync); 4] = [&name, &query.prefix, &after, &limit];
         let rows = self.other.ask(|link| &link.inspect, &arguments).await?;
@@ -136,7 +144,9 @@ impl Backend for Postgres {
             let fences = fences.into_iter().map(|fence| Fence(fence.unsigned_abs())).collect();
             return Ok(Attempt::Granted(Grant { fences: Some(fences), remaining: ttl }));
         }
-        let name = LockName::parse(row.get(1)).map_err(|error| StoreError::Refused(error.into()))?;
+        let taken: &str = row.get(1);
+        let name = request.names.as_slice().iter().find(|name| name.as_str() == taken).cloned();
+        let name = name.ok_or_else(|| StoreError::Refused("busy is a name that was not asked for".into()))?;
         let remaining = row.get::<_, Option<i64>>(2).map(duration);
         let ahead = row.get::<_, Option<i64>>(3).and_then(|ahead| u32::try_from(ahead).ok());
         Ok(Attempt::Busy(Busy { name, remaining, ahead }))

@@ -2,8 +2,10 @@
 //!
 //! Passwords are not tied to the certificate (SCRAM's channel binding): `channel_binding=require` is refused.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 use tokio_rustls::{Connect, TlsConnector, client};
 
-use crate::error::BoxError;
 use crate::tls;
 
 /// The name of PostgreSQL's protocol, for servers that listen to several.
@@ -44,34 +45,49 @@ pub(super) struct Shaking<S> {
 pub(super) struct Encrypted<S>(client::TlsStream<S>);
 
 impl Encryption {
-    /// Trusts the certificates of a file, or those of the system.
-    pub(super) fn trusting(ca: Option<&[u8]>) -> Result<Self, BoxError> {
+    /// Trusts the certificates of a file, and no others.
+    pub(super) fn trusting(ca_file: &Path) -> io::Result<Self> {
         let mut roots = RootCertStore::empty();
-        match ca {
-            Some(ca) => {
-                for certificate in tls::certificates(ca)? {
-                    roots.add(certificate)?;
-                }
-            }
-            None => {
-                let mut found = rustls_native_certs::load_native_certs();
-                // One that cannot be read only leaves somebody out who could have been trusted.
-                roots.add_parsable_certificates(found.certs);
-                if let (true, Some(error)) = (roots.is_empty(), found.errors.pop()) {
-                    return Err(error.into());
-                }
-            }
+        for certificate in tls::certificates(&tls::read_ca_file(ca_file)?)? {
+            roots.add(certificate).map_err(io::Error::other)?;
         }
+        Self::with(roots)
+    }
+
+    /// Trusts whom the system trusts.
+    pub(super) fn trusting_as_the_system() -> io::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        let mut found = rustls_native_certs::load_native_certs();
+        // One that cannot be read only leaves somebody out who could have been trusted.
+        roots.add_parsable_certificates(found.certs);
+        if let (true, Some(error)) = (roots.is_empty(), found.errors.pop()) {
+            return Err(io::Error::other(error));
+        }
+        Self::with(roots)
+    }
+
+    fn with(roots: RootCertStore) -> io::Result<Self> {
         let cryptography = Arc::new(rustls::crypto::ring::default_provider());
-        let config =
-            ClientConfig::builder_with_provider(cryptography).with_safe_default_protocol_versions()?;
+        let config = ClientConfig::builder_with_provider(cryptography).with_safe_default_protocol_versions();
+        let config = config.map_err(io::Error::other)?;
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = vec![PROTOCOL.to_owned()];
         Ok(Self { config: Arc::new(config), was_used: Arc::default() })
     }
 
+    /// The same for one more connection.
+    pub(super) fn anew(&self) -> Self {
+        Self { config: Arc::clone(&self.config), was_used: Arc::default() }
+    }
+
     pub(super) fn was_used(&self) -> bool {
         self.was_used.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encryption").finish_non_exhaustive()
     }
 }
 

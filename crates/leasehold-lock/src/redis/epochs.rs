@@ -16,7 +16,7 @@ use tokio_postgres::Client;
 use super::keys;
 use super::link::{Link, Lua};
 use crate::error::StoreError;
-use crate::postgres::{BadPostgresUrl, Database};
+use crate::postgres::{BadPostgresUrl, Database, failure};
 
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// Fences stay below 2^53, up to which every JSON reader is exact.
@@ -78,7 +78,7 @@ impl Epochs {
     }
 
     async fn connect(&self) -> Result<Client, StoreError> {
-        let client = self.database.connect().await?.client;
+        let client = self.database.connect().await.map_err(failure)?.client;
         let made = client.batch_execute(include_str!("sql/epochs.sql")).await;
         made.map_err(|error| StoreError::Unknown(error.into()))?;
         Ok(client)

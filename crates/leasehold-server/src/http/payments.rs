@@ -17,7 +17,8 @@ use crate::wire;
 #[utoipa::path(post, path = "/v1/holds/{hold}/payment", request_body = BeginPayment, tag = "payment",
     params(("hold" = String, Path), ("Hold-Secret" = String, Header)), responses((status = 200, body = HoldView),
     (status = 404, body = Problem), (status = 409, description = "hold-state, payment-ref-used, payment-cap", body = Problem),
-    (status = 410, description = "hold-expired", body = Problem)))]
+    (status = 410, description = "hold-expired", body = Problem),
+    (status = 429, description = "payments-busy", body = Problem)))]
 pub(crate) async fn begin(
     State(app): State<App>,
     Path(hold): Path<String>,

@@ -83,6 +83,7 @@ fn policy(patch: &api::PolicySpec) -> Result<PolicyPatch, ApiError> {
         extends_max: patch.extends_max,
         payment_max: patch.payment_max_ms.map(Millis),
         units_per_holder_max: patch.units_per_holder_max,
+        payments_in_flight_max: patch.payments_in_flight_max,
         accept_late_payment: patch.accept_late_payment,
         at_payment_deadline,
     })

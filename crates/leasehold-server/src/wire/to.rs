@@ -84,6 +84,7 @@ fn policy_view(policy: &Policy) -> api::PolicyView {
         extends_max: policy.extends_max,
         payment_max_ms: policy.payment_max.0,
         units_per_holder_max: policy.units_per_holder_max,
+        payments_in_flight_max: policy.payments_in_flight_max,
         accept_late_payment: policy.accept_late_payment,
         at_payment_deadline: match policy.at_payment_deadline {
             AtPaymentDeadline::Expire => "expire",

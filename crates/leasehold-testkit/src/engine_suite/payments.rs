@@ -64,3 +64,58 @@ pub async fn a_payment_in_progress_keeps_the_hold_and_its_failure_gives_time(sto
     assert!(matches!(outcome, Outcome::Booking(_)), "{outcome:?}");
     engine.close().await;
 }
+
+/// One too many is refused, and whichever way a payment ends, its place is free at once, also after a restart.
+pub async fn no_more_payments_are_in_progress_than_the_event_allows(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let policy = Policy { payments_in_flight_max: 2, ..Policy::default() };
+    let venue = create_event_with(&*engine, "gala", 1, 8, policy).await;
+    let mut holds = Vec::new();
+    for seat in 0..8 {
+        holds.push(held(engine.execute(hold_seat(&venue, seat, LONG_MS)).await).id);
+    }
+    let begin = |engine: &dyn Engine, place: usize, max_wait: Option<Millis>| {
+        let begin =
+            BeginPayment { hold: holds[place], reference: reference(&format!("pay-{place}")), max_wait };
+        by_owner(engine, holds[place], Command::BeginPayment(begin))
+    };
+    let is_busy = |answer: Result<Done, EngineError>| match answer {
+        Err(EngineError::Refused(Refusal::PaymentsBusy)) => true,
+        Ok(_) => false,
+        other => panic!("{other:?}"),
+    };
+    for place in [0, 1] {
+        held(engine.execute(begin(&*engine, place, None)).await);
+    }
+    assert!(is_busy(engine.execute(begin(&*engine, 2, None)).await));
+    held(engine.execute(begin(&*engine, 1, None)).await);
+    let engine = restart(store, engine).await;
+    assert!(is_busy(engine.execute(begin(&*engine, 2, None)).await), "also after a restart");
+    // Sold, and the next one has three seconds to be paid.
+    engine.execute(confirm(&*engine, holds[0], Some("pay-0"))).await.unwrap();
+    held(engine.execute(begin(&*engine, 2, Some(Millis(3_000)))).await);
+    assert!(is_busy(engine.execute(begin(&*engine, 3, None)).await), "sold frees one place and no more");
+    // Declined.
+    let failed = Command::PaymentFailed(holds[1], reference("pay-1"));
+    engine.execute(by_owner(&*engine, holds[1], failed)).await.unwrap();
+    held(engine.execute(begin(&*engine, 3, None)).await);
+    // Too late; nobody need have noticed.
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while is_busy(engine.execute(begin(&*engine, 4, None)).await) {
+        assert!(tokio::time::Instant::now() < deadline, "the place of a late payment is never free");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Taken away.
+    assert!(is_busy(engine.execute(begin(&*engine, 5, None)).await));
+    engine.execute(Request::new(Command::RevokeHold(holds[3]))).await.unwrap();
+    held(engine.execute(begin(&*engine, 5, None)).await);
+    // A sale whose payment was never begun needs no place. A higher limit gives some; none lets everybody pay.
+    engine.execute(confirm(&*engine, holds[6], Some("pay-6"))).await.unwrap();
+    assert!(is_busy(engine.execute(begin(&*engine, 7, None)).await));
+    let patch = PolicyPatch { payments_in_flight_max: Some(0), ..PolicyPatch::default() };
+    let patch = EventPatch { policy: Some(patch), ..EventPatch::default() };
+    let update = Command::UpdateEvent(UpdateEvent { event: venue.number, patch });
+    engine.execute(Request::new(update)).await.unwrap();
+    held(engine.execute(begin(&*engine, 7, None)).await);
+    engine.close().await;
+}

@@ -41,12 +41,13 @@ fn number_places(hold: &str) -> Vec<(&'static str, String, &'static str)> {
 }
 
 /// The same where 0 is a number like others.
-const COUNT_PLACES: [(&str, &str, &str); 5] = [
+const COUNT_PLACES: [(&str, &str, &str); 6] = [
     ("POST", "/v1/events", r#"{"id":"n","pools":[{"id":"p","capacity":#}]}"#),
     ("PATCH", "/v1/events/gala", r#"{"pools":[{"id":"floor","capacity":#}]}"#),
     ("PATCH", "/v1/events/gala", r#"{"policy":{"extends_max":#}}"#),
     ("PATCH", "/v1/events/gala", r#"{"policy":{"units_per_holder_max":#}}"#),
     ("POST", "/v1/events", r#"{"id":"n","seats":["B-1"],"policy":{"units_per_holder_max":#}}"#),
+    ("PATCH", "/v1/events/gala", r#"{"policy":{"payments_in_flight_max":#}}"#),
 ];
 
 /// Kinds 8 and 9.

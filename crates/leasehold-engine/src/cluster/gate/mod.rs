@@ -138,7 +138,7 @@ impl Gate {
         let mut who = "-".to_owned();
         if let Some(claim) = claim {
             seats.extend(claim.sections.iter().flat_map(|(_, seats)| seats));
-            units = claim.pools_claimed().map(|(pool, quantity)| (pool, quantity)).collect();
+            units = claim.pools_claimed().collect();
             who = claim.who;
         }
         let owner = if is_granted { who.as_str() } else { "?" };

@@ -15,7 +15,7 @@ CREATE FUNCTION leasehold.confirm_v1(
     place integer, verdict smallint, at bigint, number bigint, event_no integer, items bigint[], holder text
 ) LANGUAGE plpgsql VOLATILE
 -- As for hold_v1.
-SET plan_cache_mode = force_custom_plan
+SET plan_cache_mode = force_generic_plan
 SET enable_hashjoin = on
 AS $$
 #variable_conflict use_column
@@ -107,7 +107,7 @@ BEGIN
     ), new_log AS (
         INSERT INTO leasehold.log (event_no, version, at, kind, seats, pools, subject)
         SELECT event_no, number, now_at, 12, seat_log, pool_log, hold
-        FROM sold LEFT JOIN of_seats USING (place) LEFT JOIN of_units USING (place)
+        FROM sold FULL JOIN of_seats USING (place) FULL JOIN of_units USING (place)
     ), new_answers AS (
         INSERT INTO leasehold.answers (scope, fingerprint, event_no, at, answer, booking)
         SELECT scope, fingerprint, event_no, now_at, '', booking FROM sold WHERE scope IS NOT NULL
@@ -118,11 +118,11 @@ BEGIN
             seats_held = known.seats_held - more.seats, seats_sold = known.seats_sold + more.seats
         FROM (
             SELECT event_no, now_at, count(*) AS sales, coalesce(sum(cardinality(seat_log) / 2), 0) AS seats
-            FROM sold LEFT JOIN of_seats USING (place) GROUP BY event_no, now_at
+            FROM sold FULL JOIN of_seats USING (place) GROUP BY event_no, now_at
         ) AS more
         WHERE known.no = more.event_no
     )
     SELECT asked.place, (CASE WHEN sold.place IS NOT NULL THEN 0 ELSE 2 END)::smallint, asked.now_at, sold.number,
         asked.event_no, asked.items, asked.holder
-    FROM asked LEFT JOIN sold USING (place);
+    FROM asked FULL JOIN sold USING (place);
 END $$;
