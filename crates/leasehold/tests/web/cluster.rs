@@ -39,8 +39,6 @@ async fn a_buyer_is_told_that_the_map_is_old_while_the_ledger_is_gone() {
     buyer.until("document.getElementById('connection').dataset.state === 'behind'").await;
     assert_eq!(buyer.sees("A-1").await, "free", "what it knows is still shown");
     assert_accessible(&mut buyer, "behind").await;
-    buyer.show_on(Screen::PHONE).await;
-    std::fs::write("/tmp/he-stale.png", buyer.picture().await).unwrap();
     ledger.restart();
     buyer.until("document.getElementById('stale').hidden").await;
     buyer.until("document.getElementById('connection').dataset.state === 'live'").await;
@@ -73,7 +71,6 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     operator.until(&says("leasehold_ledger_behind_seconds", "Current")).await;
     operator.until(&is("gate", "Turns losers away")).await;
     assert_accessible(&mut operator, "a cluster").await;
-    std::fs::write("/tmp/he-cluster-1.png", operator.picture().await).unwrap();
 
     second.sigstop();
     operator.until(&format!("{}?.startsWith('Silent for')", state_of(&second))).await;
@@ -83,16 +80,10 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     operator.until(&format!("{}?.startsWith('Gone since')", state_of(&second))).await;
     assert_eq!(operator.run(&format!("return {};", state_of(&first))).await, "This server");
 
-    operator.run("document.getElementById('replicas').scrollIntoView({ block: 'end' });").await;
-    std::fs::write("/tmp/he-cluster-2.png", operator.picture().await).unwrap();
-    operator.show_on(Screen::PHONE.dark()).await;
-    operator.run("document.getElementById('replicas').scrollIntoView({ block: 'end' });").await;
-    std::fs::write("/tmp/he-cluster-4.png", operator.picture().await).unwrap();
     ledger.kill9();
     operator.until(&is("ledger", "Does not answer")).await;
     operator.until_there("#replicas-unknown:not([hidden])").await;
     assert_accessible(&mut operator, "a cluster without its ledger").await;
-    std::fs::write("/tmp/he-cluster-3.png", operator.picture().await).unwrap();
     ledger.restart();
     operator.until(&is("ledger", "Answers")).await;
     operator
