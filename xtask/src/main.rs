@@ -4,6 +4,7 @@
 //! Each step prints the command it runs: whoever prefers to can run the same by hand.
 
 mod ci;
+mod costs;
 mod demo;
 mod http;
 mod k6;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use crate::k6::Target;
 use crate::step::{cargo, run};
 
 const HELP: &str = "\
@@ -26,8 +28,11 @@ cargo xtask <command> [-- arguments]
   test [-- ARGS]   install what the tests need (as root), then run every test; ARGS go to the test runner
   ci               format, lints, documentation, licences, all tests, and the demo for a few seconds
   bench [ARGS]     measure Leasehold side by side with what it is compared to
+  costs            what a hold costs servers, PostgreSQL and Redis in processor time, for docs/scaling.md
   pictures         take the README's pictures of the web pages anew, after the pages were changed
-  k6 [-- ARGS]     the published load test with the real k6: 3 seats, 200 users, 10 seconds
+  k6 [cluster] [-- ARGS]
+                   the published load test with the real k6: 3 seats, 200 users, 10 seconds; with `cluster` against
+                   three replicas on PostgreSQL and a Redis Cluster
   help             this text
 ";
 
@@ -53,12 +58,21 @@ fn dispatch(arguments: &[String]) -> Result<()> {
             takes_nothing(command, rest)?;
             ci::all()
         }
+        "costs" => {
+            takes_nothing(command, rest)?;
+            costs::measure()
+        }
         "pictures" => {
             takes_nothing(command, rest)?;
             pictures::take()
         }
         "bench" => bench(rest),
-        "k6" => k6::three_seats(passed_on(command, rest)?),
+        "k6" => match rest.split_first() {
+            Some((first, after)) if first == "cluster" => {
+                k6::three_seats(Target::Cluster, passed_on("k6 cluster", after)?)
+            }
+            _ => k6::three_seats(Target::Alone, passed_on(command, rest)?),
+        },
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, bail};
 use crate::http;
 use crate::step::{show, target};
 
-const READY_WAIT_MAX: Duration = Duration::from_secs(30);
+/// The nodes of a Redis Cluster take their time to find each other.
+const READY_WAIT_MAX: Duration = Duration::from_secs(90);
 const STOP_WAIT_MAX: Duration = Duration::from_secs(15);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -38,6 +39,11 @@ impl Server {
         let mut server = Self { process, address, folder };
         server.wait_until_ready()?;
         Ok(server)
+    }
+
+    /// The id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// The server's address as clients want it.

@@ -129,6 +129,10 @@ async fn connection(stream: TcpStream, service: RequestService) {
             Signal::Finish if finishing => {}
             Signal::Finish => {
                 finishing = true;
+                // What has arrived already is in progress: it must be read before the connection counts as idle.
+                if connection.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(());
+                }
                 connection.as_mut().graceful_shutdown();
             }
             Signal::Late => {

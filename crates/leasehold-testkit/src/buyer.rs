@@ -1,5 +1,7 @@
 //! One buyer of the workload: holds, pays, gives back, asks again, and sometimes cheats.
 
+mod closing;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +13,9 @@ use leasehold_api::{
 };
 use leasehold_client::Request;
 
+use crate::doors::Doors;
 use crate::history::{Answer, Outcome, SentRequest};
 use crate::random::Random;
-use crate::recording::RecordingClient;
 use crate::route::Route;
 use crate::workload::Shop;
 
@@ -63,16 +65,18 @@ impl Buyer {
         self.number
     }
 
-    /// Buys until told to stop, or until the server is gone.
-    pub(crate) async fn run(mut self, mut client: RecordingClient, stop: Arc<AtomicBool>) -> Self {
+    /// Buys until told to stop, or until the only server is gone.
+    pub(crate) async fn run(mut self, mut doors: Doors, stop: Arc<AtomicBool>) -> Self {
         while !stop.load(Ordering::Relaxed) {
             let request = self.choose();
-            match client.send(request.clone()).await {
+            match doors.send(request.clone()).await {
                 Outcome::Answer(answer) => self.learn(&request, &answer),
                 Outcome::NoAnswer => self.remember(request),
                 Outcome::NotSent => {
                     self.remember(request);
-                    break;
+                    if doors.is_only_one() {
+                        break;
+                    }
                 }
             }
             let pause_ms = self.random.within(0..4);
@@ -204,7 +208,7 @@ impl Buyer {
             path: request.path.clone(),
             ..SentRequest::default()
         };
-        if answer.code().as_deref() == Some("idempotency-in-flight") || answer.status >= 500 {
+        if is_undecided(answer) {
             return self.remember(request.clone());
         }
         match Route::of(&sent) {
@@ -273,6 +277,11 @@ impl Buyer {
         self.keys_used += 1;
         format!("buyer-{}-key-{}", self.number, self.keys_used)
     }
+}
+
+/// True when the answer does not say what became of the request: ask again.
+fn is_undecided(answer: &Answer) -> bool {
+    answer.code().as_deref() == Some("idempotency-in-flight") || answer.status >= 500
 }
 
 /// The same items, to be asked for or given back.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use leasehold_api::{CreateEvent, PolicySpec, PoolSpec, SeatSpec};
 use leasehold_client::Request;
 use tokio::task::JoinSet;
 
 use crate::buyer::Buyer;
+use crate::doors::Doors;
 use crate::history::{History, Operation, Outcome};
 use crate::random::Random;
 use crate::recording::RecordingClient;
@@ -25,12 +27,16 @@ pub struct Shop {
     pub pool_capacity: u32,
 }
 
+/// How long a buyer waits for an answer, if nothing else is said.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Buyers who keep their holds, bookings and unanswered requests from one life of the server to the next.
 #[derive(Debug)]
 pub struct Workload {
-    shop: Arc<Shop>,
+    pub(crate) shop: Arc<Shop>,
     history: History,
     buyers: Vec<Buyer>,
+    patience: Duration,
     round: Option<Round>,
 }
 
@@ -82,13 +88,20 @@ impl Workload {
         let mut seeds = Random::new(seed);
         let buyer = |number| Buyer::new(number, Random::new(seeds.next_u64()), Arc::clone(&shop));
         let buyers = (1..=count).map(buyer).collect();
-        Self { shop, history: history.clone(), buyers, round: None }
+        Self { shop, history: history.clone(), buyers, patience: PATIENCE, round: None }
+    }
+
+    /// The same with buyers who give up on an answer after this time.
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Creates the event; panics when the server refuses.
     pub async fn open_shop(&self, address: &str) {
         let mut client = RecordingClient::new(address, 0, &self.history);
-        let request = Request::post("/v1/events", &self.shop.create_event()).idempotency_key("open-shop");
+        let key = format!("open-{}", self.shop.event);
+        let request = Request::post("/v1/events", &self.shop.create_event()).idempotency_key(key);
         let answer = client.send(request).await.answered("creating the event");
         assert_eq!(answer.status, 201, "the event was refused: {answer:?}");
     }
@@ -98,31 +111,57 @@ impl Workload {
         self.begin_round_on(&[address]);
     }
 
-    /// Lets all buyers loose on several servers of one ledger; each goes to another one in every round.
+    /// Lets all buyers loose on several servers of one ledger; each goes to another one in every round, and to the
+    /// next one when it gets no answer.
     pub fn begin_round_on(&mut self, addresses: &[&str]) {
         assert!(self.round.is_none(), "one round at a time");
         let stop = Arc::new(AtomicBool::new(false));
         let history_from = self.history.len();
-        let mut tasks = JoinSet::new();
-        for (place, buyer) in self.buyers.drain(..).enumerate() {
-            let address = addresses[place % addresses.len()];
-            let client = RecordingClient::new(address, buyer.number(), &self.history);
-            tasks.spawn(buyer.run(client, Arc::clone(&stop)));
-        }
+        let tasks = self.send_out(addresses, |buyer, doors| buyer.run(doors, Arc::clone(&stop)));
         self.round = Some(Round { tasks, stop, history_from });
     }
 
-    /// Tells the buyers to stop and waits for them. A buyer also stops when the server is gone.
+    /// Tells the buyers to stop and waits for them. A buyer also stops when its only server is gone.
     pub async fn end_round(&mut self) -> RoundCount {
-        let mut round = self.round.take().expect("a round was begun");
+        let round = self.round.take().expect("a round was begun");
         round.stop.store(true, Ordering::Relaxed);
-        while let Some(buyer) = round.tasks.join_next().await {
-            self.buyers.push(buyer.expect("no buyer panics"));
-        }
+        self.take_back(round.tasks).await;
         let count = |wanted: fn(&Operation) -> bool| self.history.count_since(round.history_from, wanted);
         RoundCount {
             acknowledged: count(Operation::acknowledged),
             unanswered: count(|operation| matches!(operation.outcome, Outcome::NoAnswer)),
         }
+    }
+
+    /// Gives every buyer something to do at these servers, each beginning with another one.
+    pub(crate) fn send_out<F>(
+        &mut self,
+        addresses: &[&str],
+        work: impl Fn(Buyer, Doors) -> F,
+    ) -> JoinSet<Buyer>
+    where
+        F: Future<Output = Buyer> + Send + 'static,
+    {
+        let buyers = std::mem::take(&mut self.buyers);
+        let mut tasks = JoinSet::new();
+        for (place, buyer) in buyers.into_iter().enumerate() {
+            let doors = self.doors(addresses, place, buyer.number());
+            tasks.spawn(work(buyer, doors));
+        }
+        tasks
+    }
+
+    /// Waits until every buyer has done it.
+    pub(crate) async fn take_back(&mut self, mut tasks: JoinSet<Buyer>) {
+        while let Some(buyer) = tasks.join_next().await {
+            self.buyers.push(buyer.expect("no buyer panics"));
+        }
+    }
+
+    /// The servers as buyer `number` sees them, the one at `place` first.
+    pub(crate) fn doors(&self, addresses: &[&str], place: usize, number: usize) -> Doors {
+        let client =
+            |address: &&str| RecordingClient::new(address, number, &self.history).with_timeout(self.patience);
+        Doors::new(addresses.iter().map(client).collect(), place)
     }
 }

@@ -1,0 +1,66 @@
+//! Servers that are killed, that stand still, and that are replaced one after the other.
+
+use std::time::Duration;
+
+use leasehold_testkit::servers::{Postgres, RedisServer};
+
+use crate::replicas::{REPLICAS, Replicas, gated, launch};
+use crate::round::Round;
+
+/// Most holds of the buyers are shorter than this.
+const PAUSE: Duration = Duration::from_secs(4);
+/// So buyers of a server that stands still ask another one, and the first one goes on with the same requests later.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_servers_without_a_gate_sell_everything_exactly_once() {
+    let ledger = Postgres::start();
+    let replicas = Replicas::start(|_| launch(&ledger.url()));
+    let round = Round::begin("calm", &replicas).await;
+    round.moment();
+    round.judge(&replicas, &ledger).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_is_killed_and_another_stands_still_for_longer_than_holds_last() {
+    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let mut replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
+    let round = Round::begin_with_patience("killed-and-paused", &replicas, PATIENCE).await;
+
+    let before = round.moment();
+    replicas.servers[2].kill9();
+    replicas.servers[1].sigstop();
+    tokio::time::sleep(PAUSE).await;
+    assert_eq!(state_of(replicas.servers[1].pid()), Some('T'), "it stood still all the time");
+    assert!(!replicas.servers[2].is_running());
+    let meanwhile = round.done_since(before);
+    replicas.servers[1].sigcont();
+    replicas.restart(2);
+
+    assert!(meanwhile > 50, "the third server went on: {meanwhile} requests done");
+    let count = round.judge(&replicas, &ledger).await;
+    assert!(count.unanswered > 0, "nobody was waiting for the servers that were killed and stood still");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_are_replaced_one_after_the_other() {
+    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let mut replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
+    let round = Round::begin("rolling", &replicas).await;
+    for number in 0..REPLICAS {
+        round.moment();
+        let process = replicas.servers[number].pid();
+        let status = replicas.servers[number].sigterm_and_wait();
+        assert!(status.success(), "{status}\n{}", replicas.servers[number].log());
+        replicas.restart(number);
+        assert_ne!(replicas.servers[number].pid(), process);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    round.judge(&replicas, &ledger).await;
+}
+
+/// The kernel's letter for what a process is doing.
+fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
+}

@@ -1,0 +1,70 @@
+//! Three `leasehold serve` processes on one ledger.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use leasehold_testkit::{Launch, ServerProcess, request_bytes, try_exchange};
+
+pub(crate) const REPLICAS: usize = 3;
+
+/// The servers, each at an address that it keeps when it is started again.
+pub(crate) struct Replicas {
+    pub(crate) servers: Vec<ServerProcess>,
+    launches: Vec<Launch>,
+}
+
+/// A server on this ledger. Its key is for tests only.
+pub(crate) fn launch(ledger: &str) -> Launch {
+    Launch::without_file(Path::new(env!("CARGO_BIN_EXE_leasehold")))
+        .args(&["--ledger", ledger])
+        .variable("LEASEHOLD_SECRET_KEY", &"5eed".repeat(16))
+}
+
+/// The same with this gate in front of the ledger.
+pub(crate) fn gated(ledger: &str, gate: &str) -> Launch {
+    launch(ledger).args(&["--gate", gate])
+}
+
+impl Replicas {
+    /// Starts them, each as `launch_of` its number says.
+    pub(crate) fn start(launch_of: impl Fn(usize) -> Launch) -> Self {
+        let started = (0..REPLICAS).map(|number| {
+            let launch = launch_of(number);
+            let server = launch.start();
+            let launch = launch.at(server.address());
+            (server, launch)
+        });
+        let (servers, launches) = started.unzip();
+        Self { servers, launches }
+    }
+
+    /// Where they listen.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.servers.iter().map(|server| server.address().to_owned()).collect()
+    }
+
+    /// Starts one again where it was, after it ended.
+    pub(crate) fn restart(&mut self, number: usize) {
+        assert!(!self.servers[number].is_running(), "the server must end before it is started again");
+        assert!(!self.servers[number].log().contains("panicked"), "{}", self.servers[number].log());
+        self.servers[number] = self.launches[number].start();
+    }
+
+    /// Waits until every server asks the gate.
+    pub(crate) fn wait_until_gated(&self, time_max: Duration) {
+        let begun = Instant::now();
+        let request = request_bytes("GET", "/metrics", &[("connection", "close")], b"");
+        for server in &self.servers {
+            let is_gated = || {
+                let answer = try_exchange(server.address(), &request, Duration::from_secs(5));
+                answer.is_some_and(|answer| {
+                    String::from_utf8_lossy(&answer.body).lines().any(|line| line == "leasehold_gate_up 1")
+                })
+            };
+            while !is_gated() {
+                assert!(begun.elapsed() < time_max, "a server does not ask the gate\n{}", server.log());
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
