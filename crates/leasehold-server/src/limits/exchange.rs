@@ -60,44 +60,42 @@ impl Exchange {
 
     /// Tells what was let through since the last time, and takes into account what others did.
     pub(crate) async fn once(&self, limits: &Limits) {
-        join_all(limits.all().map(|limit| self.tell(limit))).await;
+        let told = join_all(limits.all().map(|limit| self.tell(limit))).await.concat();
+        // Said once for all: of a cluster, a part may be away.
+        match told.iter().find_map(|told| told.as_ref().err()) {
+            Some(error) if self.works.swap(false, Ordering::Relaxed) => {
+                tracing::warn!(error, "rate limits are not shared: each server has its own");
+            }
+            None if !told.is_empty() && !self.works.swap(true, Ordering::Relaxed) => {
+                tracing::info!("rate limits are shared again");
+            }
+            Some(_) | None => {}
+        }
     }
 
-    async fn tell(&self, limit: &Limit) {
+    async fn tell(&self, limit: &Limit) -> Vec<Result<(), String>> {
         let mut slots: [Vec<Entry>; SLOTS as usize] = Default::default();
         for taken in limit.buckets.tell(SUBJECTS_MAX) {
             let (slot, key) = self.key_of(taken.subject);
             let time_ms = u64::try_from(taken.time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
             slots[usize::from(slot)].push(Entry { key, subject: taken.subject, time_ms });
         }
-        join_all(slots.iter().flat_map(|slot| slot.chunks(PIECE)).map(|piece| self.add(limit, piece))).await;
+        join_all(slots.iter().flat_map(|slot| slot.chunks(PIECE)).map(|piece| self.add(limit, piece))).await
     }
 
     /// What cannot be told is not told later: by then this server has made it good by itself.
-    async fn add(&self, limit: &Limit, piece: &[Entry]) {
+    async fn add(&self, limit: &Limit, piece: &[Entry]) -> Result<(), String> {
         let at = limit.now();
         let level_max = u64::try_from((limit.buckets.burst() + DEBT_MAX).as_millis()).unwrap_or(u64::MAX);
         let keys: Vec<&str> = piece.iter().map(|entry| entry.key.as_str()).collect();
         let arguments: Vec<u64> = piece.iter().flat_map(|entry| [entry.time_ms, level_max]).collect();
         let told = tokio::time::timeout(TIME_MAX, self.link.run(&self.script, &keys, &arguments)).await;
-        let levels: Vec<u64> = match told {
-            Ok(Ok(levels)) => levels,
-            Ok(Err(error)) => return self.note(Err(error.to_string())),
-            Err(_) => return self.note(Err("no answer in time".to_owned())),
-        };
-        self.note(Ok(()));
+        let told = told.map_err(|_| "no answer in time".to_owned())?;
+        let levels: Vec<u64> = told.map_err(|error| error.to_string())?;
         for (entry, level) in piece.iter().zip(levels) {
             limit.buckets.charge(entry.subject, at, Duration::from_millis(level));
         }
-    }
-
-    fn note(&self, result: Result<(), String>) {
-        if self.works.swap(result.is_ok(), Ordering::Relaxed) != result.is_ok() {
-            match result {
-                Ok(()) => tracing::info!("rate limits are shared again"),
-                Err(error) => tracing::warn!(error, "rate limits are not shared: each server has its own"),
-            }
-        }
+        Ok(())
     }
 
     /// A slot, and a key in it.
