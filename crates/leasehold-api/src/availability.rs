@@ -22,6 +22,10 @@ pub struct Availability {
     pub changes: Option<Vec<SeatChange>>,
     /// The pools, all of them.
     pub pools: Vec<PoolCount>,
+    /// How long ago this was last known to be all, in milliseconds; absent while it is. The server's store cannot be
+    /// reached then, and what was decided since is not shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_ms: Option<u64>,
 }
 
 /// A seat's place in the event's order, and its new letter.
@@ -61,6 +65,25 @@ pub struct PoolCount {
     pub held: u32,
     /// Units sold.
     pub sold: u32,
+}
+
+/// The first message of the stream, sent as event `hello`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StreamHello {
+    /// The version from which the stream goes on.
+    pub version: String,
+    /// As in the availability.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_ms: Option<u64>,
+}
+
+/// A sign of life of the stream, sent as event `ping` every 15 seconds when nothing else was, and every 3 seconds while
+/// the stream is behind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StreamPing {
+    /// As in the availability.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_ms: Option<u64>,
 }
 
 /// A message of the stream, sent as event `change` with its version as the id.

@@ -186,6 +186,10 @@ pub struct EventView {
     /// The seats' ids in order, only when asked for with `?seats=true`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seat_ids: Vec<String>,
+    /// How long ago this was last known to be how it stands, in milliseconds; absent while it is. The server's store
+    /// cannot be reached then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_ms: Option<u64>,
 }
 
 /// What never changes of an event, for drawing it.

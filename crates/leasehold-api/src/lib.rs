@@ -12,7 +12,9 @@ mod lock;
 mod log;
 mod problem;
 
-pub use availability::{Availability, PoolCount, SeatChange, SeatCounts, StreamChange, StreamReset};
+pub use availability::{
+    Availability, PoolCount, SeatChange, SeatCounts, StreamChange, StreamHello, StreamPing, StreamReset,
+};
 pub use booking::{BookingView, CancelBooking, ConfirmHold};
 pub use event::{
     BlockView, BlockedUnits, CreateBlock, CreateEvent, EventList, EventView, LayoutSpec, PatchEvent,
@@ -24,7 +26,7 @@ pub use hold::{
     PaymentView, RefundList, RefundView, RevokeHold,
 };
 pub use lock::{AcquireLock, LockGrant, LockList, LockRelease, LockRenewal, LockView, RenewLock, TtlAdvice};
-pub use log::{LogEntryView, LogView, SeatOwnerView, TroubleList, TroubleView};
+pub use log::{LogEntryView, LogView, ReplicaList, ReplicaView, SeatOwnerView, TroubleList, TroubleView};
 pub use problem::{Code, Problem};
 
 /// The header that carries a hold's secret.

@@ -29,6 +29,33 @@ pub struct LogView {
     pub next: Option<String>,
 }
 
+/// `GET /v1/operator/replicas`: the servers on one ledger. Empty for a server on a data file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReplicaList {
+    /// Those that are connected to the ledger now.
+    pub replicas: Vec<ReplicaView>,
+}
+
+/// A server on a ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReplicaView {
+    /// A name of this life of it: it has another after a restart.
+    pub id: String,
+    /// The program's version.
+    pub version: String,
+    /// The address that it listens on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listens_on: Option<String>,
+    /// The address that the ledger sees it at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connects_from: Option<String>,
+    /// How long ago it last asked the ledger anything; one that works does so all the time, one that stands still does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_ms: Option<u64>,
+    /// Whether it is the server that answers.
+    pub is_this: bool,
+}
+
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogEntryView {
@@ -41,7 +68,7 @@ pub struct LogEntryView {
     /// The hold it happened to, or that the booking came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_id: Option<String>,
-    /// Why an operator took the hold away, if this server was told since its start.
+    /// Why an operator took the hold away or blocked the seats, if this server was told since its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Seats that changed, each with its new letter as in the availability.

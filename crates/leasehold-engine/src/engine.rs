@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
@@ -9,8 +10,8 @@ use leasehold_core::{
 };
 
 use crate::{
-    Availability, EventSummary, HoldSecret, LogPage, LogQuery, Meters, Page, RefundsDue, SecretKey, Since,
-    Subscription, Venue,
+    Availability, EventSummary, HoldSecret, LogPage, LogQuery, Meters, Page, RefundsDue, Replica, SecretKey,
+    Since, Subscription, Venue,
 };
 
 /// A durable, concurrent home of the rules.
@@ -77,6 +78,9 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
         key: IdempotencyKey,
     ) -> Result<Option<Done>, EngineError>;
 
+    /// The servers that share the store, this one among them; none when it is this server's own.
+    async fn replicas(&self) -> Result<Vec<Replica>, EngineError>;
+
     /// The secret of a hold, to be given to whoever created it.
     fn secret_of(&self, hold: HoldId) -> HoldSecret;
 
@@ -88,6 +92,11 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
 
     /// Whether it takes commands.
     fn is_ready(&self) -> bool;
+
+    /// How long ago events, availability and streams were last known to show everything that is durable.
+    ///
+    /// None while they do, give or take a second; an engine whose store is its own never says anything else.
+    fn behind(&self) -> Option<Duration>;
 
     /// What it counts.
     fn meters(&self) -> &Meters;

@@ -63,7 +63,7 @@ pub use log::{About, LogPage, LogQuery, SeatOwner};
 pub use meters::Meters;
 pub use secret::{HoldSecret, SecretKey};
 pub use view::{
-    Availability, Change, EventSummary, Page, RefundsDue, SeatUpdate, Since, Snapshot, StreamStep,
+    Availability, Change, EventSummary, Page, RefundsDue, Replica, SeatUpdate, Since, Snapshot, StreamStep,
     Subscription, Venue, Version,
 };
 

@@ -10,6 +10,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+#[cfg(feature = "cluster")]
+use crate::cluster::Sight;
+
 /// Counters of an engine. Cloning shares them.
 #[derive(Debug, Clone)]
 pub struct Meters {
@@ -43,6 +46,9 @@ pub struct Meters {
     pub tables_behind: Gauge<i64, AtomicI64>,
     /// Holds that are kept although their payments are late.
     pub holds_overdue: Gauge<i64, AtomicI64>,
+    /// What a server on a ledger sees of it.
+    #[cfg(feature = "cluster")]
+    ledger: Option<Sight>,
     /// Of the gate, if there is one.
     #[cfg(feature = "cluster")]
     pub gate: Option<crate::GateMeters>,
@@ -78,6 +84,8 @@ impl Default for Meters {
             tables_behind: Gauge::default(),
             holds_overdue: Gauge::default(),
             #[cfg(feature = "cluster")]
+            ledger: None,
+            #[cfg(feature = "cluster")]
             gate: None,
             refused_seat_taken: of("seat-taken"),
             refused_sold_out: of("sold-out"),
@@ -87,6 +95,12 @@ impl Default for Meters {
 }
 
 impl Meters {
+    /// Of a server on a ledger.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn of_ledger(sight: Sight) -> Self {
+        Self { ledger: Some(sight), ..Self::default() }
+    }
+
     /// Counts a refusal by its reason.
     pub fn refused(&self, refusal: &Refusal) {
         let hot = match refusal {
@@ -166,6 +180,10 @@ impl Meters {
             "Holds that are kept although their payments are late",
             self.holds_overdue.clone(),
         );
+        #[cfg(feature = "cluster")]
+        if let Some(ledger) = &self.ledger {
+            ledger.register(registry.sub_registry_with_prefix("ledger"));
+        }
         #[cfg(feature = "cluster")]
         if let Some(gate) = &self.gate {
             gate.register(registry);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{
     Epoch, Event, EventNo, EventState, HoldId, Kind, Layout, Name, Policy, PoolCounts, PoolNo, Reference,
@@ -116,6 +117,23 @@ pub struct RefundsDue {
     pub holder: Option<Reference>,
     /// The payments, at least one.
     pub payments: Vec<Reference>,
+}
+
+/// A server on a store that several share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replica {
+    /// A name of this life of it: it has another after a restart.
+    pub id: String,
+    /// The program's version.
+    pub version: String,
+    /// The address that it listens on, if it said so.
+    pub listens_on: Option<String>,
+    /// The address that the store sees it at, if it says so.
+    pub connects_from: Option<String>,
+    /// How long ago it last asked the store anything, if the store says so; a server that works does all the time.
+    pub quiet_for: Option<Duration>,
+    /// Whether it is the one that was asked.
+    pub is_this: bool,
 }
 
 /// A part of a list.

@@ -257,7 +257,9 @@ async fn a_server_of_an_earlier_epoch_writes_nothing_more_and_says_that_it_is_no
     // What whoever restores a backup does; the connections of before are gone with the restored server.
     bench.run("UPDATE leasehold.ledger SET epoch = epoch + 1").await;
     bench
-        .run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leasehold'")
+        .run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '^leasehold(/|$)'",
+        )
         .await;
     let refused = bench.ask(hold_seat(&venue, 1, LONG_MS)).await.unwrap();
     assert!(is_unavailable(&refused) || matches!(refused, Err(EngineError::Unknown)), "{refused:?}");
@@ -348,7 +350,7 @@ async fn commands_and_sweeps_look_at_what_they_are_about_and_not_through_whole_t
     tokio::time::sleep(Duration::from_millis(600)).await;
     bench.engine.close().await;
     // Whoever has read says so when it goes.
-    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name ~ '^leasehold(/|$)'";
     bench.until("all connections are closed", async || bench.number(sessions).await == 0).await;
     let read = bench.number(reads).await;
     assert!(read < ROWS, "{read} rows were read for 40 commands");

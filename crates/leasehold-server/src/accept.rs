@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::app::{App, AppState};
 use crate::config::ServerConfig;
 use crate::connection::{Signal, WatchedStream, Watchman};
+use crate::limits::Exchange;
 use crate::operators::Ends;
 use crate::router::router;
 use crate::service::RequestService;
@@ -54,6 +55,11 @@ pub async fn serve(
                 })
                 .await;
         }
+    });
+    let exchanging = app.config.gate.clone().map(|gate| {
+        let exchange = Exchange::new(gate, app.engine.key_for("rate limits"));
+        let (app, stop) = (Arc::clone(&app), stop_watching.clone());
+        tokio::spawn(async move { exchange.run(&app.limits, stop).await })
     });
     let connections = TaskTracker::new();
     let service = router(Arc::clone(&app));
@@ -93,6 +99,11 @@ pub async fn serve(
     stop_watching.cancel();
     if let Err(error) = watching.await {
         tracing::error!(%error, "the watchman ended badly");
+    }
+    if let Some(exchanging) = exchanging
+        && let Err(error) = exchanging.await
+    {
+        tracing::error!(%error, "the exchange of rate limits ended badly");
     }
 }
 

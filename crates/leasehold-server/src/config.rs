@@ -1,6 +1,9 @@
 //! What an operator can set, with defaults that are safe.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use leasehold_lock::link::Link;
 
 use crate::{Network, Rush};
 
@@ -27,6 +30,8 @@ pub struct ServerConfig {
     pub address_rate: Option<Rate>,
     /// New holds of one event; none is no limit.
     pub event_rate: Option<Rate>,
+    /// The Redis through which servers share these rates; none is a server that counts alone.
+    pub gate: Option<Arc<Link>>,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
     /// Whether writes without an `Idempotency-Key` are refused.
@@ -79,6 +84,7 @@ impl Default for ServerConfig {
             drain_timeout: Duration::from_secs(10),
             address_rate: None,
             event_rate: None,
+            gate: None,
             trusted_proxies: Vec::new(),
             require_idempotency_key: false,
             checkout: Checkout::None,

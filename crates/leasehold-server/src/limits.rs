@@ -1,27 +1,37 @@
 //! Rate limits, by address and by event.
 
-use std::net::IpAddr;
-use std::num::NonZeroU32;
-use std::time::Duration;
+mod buckets;
+mod exchange;
 
-use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
 use leasehold_core::EventNo;
 
+use self::buckets::Buckets;
+pub(crate) use self::exchange::Exchange;
 use crate::config::{Rate, ServerConfig};
 
 /// The server's limits.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    by_address: Option<Limit<IpAddr>>,
-    by_event: Option<Limit<EventNo>>,
+    by_address: Option<Limit>,
+    by_event: Option<Limit>,
 }
 
 #[derive(Debug)]
-struct Limit<K: std::hash::Hash + Eq + Clone> {
+struct Limit {
     name: &'static str,
     rate: Rate,
-    limiter: DefaultKeyedRateLimiter<K>,
+    buckets: Buckets,
+    started: Instant,
+}
+
+/// Whose requests are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Subject {
+    Address(IpAddr),
+    Event(EventNo),
 }
 
 /// A limit that was reached.
@@ -36,42 +46,42 @@ pub(crate) struct Exceeded {
 
 impl Limits {
     pub(crate) fn new(config: &ServerConfig) -> Self {
+        let limit = |name, rate| Limit::new(name, rate, config.gate.is_some());
         Self {
-            by_address: config.address_rate.map(|rate| Limit::new("address", rate)),
-            by_event: config.event_rate.map(|rate| Limit::new("event", rate)),
+            by_address: config.address_rate.map(|rate| limit("address", rate)),
+            by_event: config.event_rate.map(|rate| limit("event", rate)),
         }
     }
 
     pub(crate) fn check_address(&self, address: IpAddr) -> Result<(), Exceeded> {
-        self.by_address.as_ref().map_or(Ok(()), |limit| limit.check(&address))
+        self.by_address.as_ref().map_or(Ok(()), |limit| limit.check(Subject::Address(address)))
     }
 
     pub(crate) fn check_event(&self, event: EventNo) -> Result<(), Exceeded> {
-        self.by_event.as_ref().map_or(Ok(()), |limit| limit.check(&event))
+        self.by_event.as_ref().map_or(Ok(()), |limit| limit.check(Subject::Event(event)))
     }
 
     /// Forgets addresses and events that have not been seen for a while.
     pub(crate) fn tidy(&self) {
-        if let Some(limit) = &self.by_address {
-            limit.limiter.retain_recent();
-        }
-        if let Some(limit) = &self.by_event {
-            limit.limiter.retain_recent();
-        }
+        self.all().for_each(|limit| limit.buckets.tidy(limit.now()));
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Limit> {
+        self.by_address.iter().chain(&self.by_event)
     }
 }
 
-impl<K: std::hash::Hash + Eq + Clone> Limit<K> {
-    fn new(name: &'static str, rate: Rate) -> Self {
-        let at_least_one = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-        let quota = Quota::per_second(at_least_one(rate.per_second)).allow_burst(at_least_one(rate.burst));
-        Self { name, rate, limiter: RateLimiter::keyed(quota) }
+impl Limit {
+    fn new(name: &'static str, rate: Rate, shared: bool) -> Self {
+        Self { name, rate, buckets: Buckets::new(rate, shared), started: Instant::now() }
     }
 
-    fn check(&self, key: &K) -> Result<(), Exceeded> {
-        self.limiter.check_key(key).map_err(|until| {
-            let wait = until.wait_time_from(DefaultClock::default().now());
-            Exceeded { name: self.name, rate: self.rate, wait }
-        })
+    fn check(&self, subject: Subject) -> Result<(), Exceeded> {
+        let exceeded = |wait| Exceeded { name: self.name, rate: self.rate, wait };
+        self.buckets.take(subject, self.now()).map_err(exceeded)
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
     }
 }

@@ -45,6 +45,7 @@ use crate::http::{
         locks::list,
         operator::log,
         operator::problems,
+        operator::replicas,
         health::alive,
         health::ready,
         health::metrics,
@@ -58,7 +59,7 @@ use crate::http::{
         (name = "operating", description = "For whoever runs the sale."),
         (name = "health", description = "For whoever runs the server."),
     ),
-    components(schemas(api::StreamReset))
+    components(schemas(api::StreamHello, api::StreamPing, api::StreamReset))
 )]
 struct Document;
 

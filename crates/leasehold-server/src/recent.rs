@@ -1,10 +1,10 @@
-//! What an operator wants to know of the last hours and no file keeps: what went wrong, and why holds were taken away.
-//! Bounded, in memory, and gone with the process.
+//! What an operator wants to know of the last hours and no file keeps: what went wrong, why holds were taken away, and
+//! why seats were blocked that are not any more. Bounded, in memory, and gone with the process.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{HoldId, Timestamp};
+use leasehold_core::{EventNo, HoldId, Timestamp};
 
 /// Problems that are remembered.
 const PROBLEMS_MAX: usize = 200;
@@ -33,11 +33,20 @@ pub(crate) struct Trouble {
     pub(crate) request_id: String,
 }
 
-/// Why an operator took a hold away.
+/// Why an operator did something.
 #[derive(Debug, Clone)]
 pub(crate) struct Reason {
-    pub(crate) hold: HoldId,
+    pub(crate) of: Deed,
     pub(crate) words: String,
+}
+
+/// What an operator did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// Took this hold away.
+    Revoked(HoldId),
+    /// Blocked something of this event then.
+    Blocked(EventNo, Timestamp),
 }
 
 /// Everything recent.

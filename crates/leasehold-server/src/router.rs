@@ -37,6 +37,7 @@ pub(crate) fn router(app: App) -> Router {
         )
         .route("/v1/operator/events/{event}/log", get(operator::log))
         .route("/v1/operator/problems", get(operator::problems))
+        .route("/v1/operator/replicas", get(operator::replicas))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))

@@ -3,6 +3,7 @@
 import { ask } from './api.js';
 import { short } from './chart.js';
 import { every, make, write } from './dom.js';
+import { clusterView } from './console-cluster.js';
 import { time } from './log-words.js';
 
 const INTERVAL_MS = 2_000;
@@ -12,8 +13,7 @@ export function healthView(desk) {
   const ready = make('span.state', { id: 'ready' }, '–');
   const numbers = make('dl.numbers');
   const rest = make('dl.numbers');
-  const parts = make('dl.numbers');
-  const partsCard = make('section.card', { hidden: true }, make('h3', {}, 'Ledger, gate and replicas'), parts);
+  const cluster = clusterView();
   const problems = make('tbody');
   const noProblems = make('p.empty', {}, 'Nothing went wrong since this server was started.');
   const refunds = make('tbody');
@@ -42,10 +42,7 @@ export function healthView(desk) {
       ['Connections that took too long', count('leasehold_http_timed_out_total')],
       ['Answers given again under a key', count('leasehold_replayed_total')],
     ]);
-    // A cluster counts more; what it counts it names so.
-    const cluster = ['leasehold_ledger_', 'leasehold_gate_', 'leasehold_replica'].flatMap((start) => metrics.beginningWith(start));
-    partsCard.hidden = cluster.length === 0;
-    list(parts, cluster.map(([name, value]) => [name.replace(/^leasehold_/, '').replaceAll('_', ' '), value.toLocaleString('en')]));
+    cluster.sample(metrics);
   }
 
   async function read() {
@@ -53,6 +50,7 @@ export function healthView(desk) {
     try {
       const response = await fetch('/readyz', { cache: 'no-store', signal: AbortSignal.timeout(3_000) });
       say(response.ok);
+      await cluster.read();
       const { body } = await ask('/v1/operator/problems');
       noProblems.hidden = body.problems.length > 0;
       problems.replaceChildren(...body.problems.map((one) => make('tr', {}, make('td.figures', {}, time(one.at)), make('td', {}, `${one.method} ${one.path}`), make('td', {}, `${one.status}${one.code ? ` ${one.code}` : ''}`), make('td.number.figures', {}, `${short(one.took_ms)} ms`), make('td', {}, one.request_id))));
@@ -75,14 +73,14 @@ export function healthView(desk) {
   }
 
   const stop = every(INTERVAL_MS, read);
-  read();
   sample();
+  read();
   const table = (label, names, body) => make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': label }, make('table', {}, make('thead', {}, make('tr', {}, names.map((name) => make('th', { scope: 'col' }, name)))), body));
   return {
     elements: [
       make('h2.unseen', {}, 'Health'),
       make('div.halves', {}, make('section.card', {}, make('div.head', {}, make('h3', {}, 'Store'), ready), numbers), make('section.card', {}, make('h3', {}, 'Server'), rest)),
-      partsCard,
+      ...cluster.elements,
       make('section.card', {}, make('h3', {}, 'Recent problems'), noProblems, table('Recent problems', ['When', 'Request', 'Answer', 'Took', 'Request id'], problems)),
       make('section.card', {}, make('h3', {}, 'Payments to give back'), noRefunds, table('Payments to give back', ['Payment', 'Holder', 'Hold'], refunds)),
     ],

@@ -8,7 +8,7 @@ import { holdView } from './hold-view.js';
 import { doneView, payingView, tillView } from './pay-view.js';
 import { outcome } from './bank.js';
 import { make, plural, write } from './dom.js';
-import { wordsFor } from './words.js';
+import { staleWords, wordsFor } from './words.js';
 
 const TICK_MS = 250;
 /** The server is asked how a hold stands no more often than this. */
@@ -103,7 +103,7 @@ function show(what, { quietly = true } = {}) {
   const make_ = {
     choose: () => chooseView({ map, onHold: hold }),
     hold: () => holdView({ map, cart, checkout, onExtend: extend, onRelease: release, onPay: () => show('till', { quietly: false }), onSpeak: speak }),
-    till: () => tillView({ cart, onGo: begin, onBack: () => show('hold', { quietly: false }) }),
+    till: () => tillView({ cart, onGo: begin, onBack: () => show('hold', { quietly: false }), onSpeak: speak }),
     paying: () => payingView({ map, cart }),
     done: () => doneView({ map, booking: cart.booking, onMore: more }),
   };
@@ -264,6 +264,7 @@ function connected(state) {
   at('connection').dataset.state = state;
   write(at('connection-words'), CONNECTIONS[state]);
   at('stale').hidden = state !== 'behind' || map.event === null;
+  write(at('stale'), staleWords(map.staleMs));
   view?.update(state);
   if (state === 'missing' && map.event === null) {
     write(at('name'), 'No such event');

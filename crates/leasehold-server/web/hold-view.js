@@ -12,6 +12,19 @@ export function isSoon(cart) {
   return cart.remaining < Math.min(WARN_MS, cart.total / 3);
 }
 
+/** The hold whose buyer was warned. */
+let warnedOf = null;
+
+/** Says aloud that a hold nearly ends, once; again if it was given more time in between. */
+export function warn(cart, onSpeak) {
+  const hold = cart.view.hold_id;
+  if (!isSoon(cart)) warnedOf = null;
+  else if (warnedOf !== hold && cart.remaining > 0) {
+    warnedOf = hold;
+    onSpeak(`${clock(cart.remaining)} left to pay for your tickets.`);
+  }
+}
+
 /** The countdown, shared by holding and paying. */
 export function timer() {
   const left = make('circle.left', { cx: 50, cy: 50, r: 41, 'stroke-dasharray': TURN });
@@ -43,7 +56,6 @@ export function holdView({ map, cart, checkout, onExtend, onRelease, onPay, onSp
   const extend = make('button.button', { type: 'button', id: 'extend', on: { click: onExtend } }, 'More time');
   const release = make('button.button.quiet', { type: 'button', id: 'release', on: { click: onRelease } }, 'Give back');
   const note = checkout === 'none' ? make('p.muted', { id: 'no-checkout' }, 'Payment is taken by the shop that sent you here. Go back to it before the time is over; this page only keeps your seats.') : null;
-  let warned = false;
   let isBusy = false;
 
   function update(connection) {
@@ -56,11 +68,7 @@ export function holdView({ map, cart, checkout, onExtend, onRelease, onPay, onSp
     const lost = connection === 'behind';
     const text = remaining <= 0 ? 'Asking the server how it stands.' : lost ? 'No connection. Your seats are kept by the server, and the time goes on.' : soon ? (capped ? 'Nearly over. Pay now to keep your seats.' : 'Nearly over. Pay now, or take more time.') : `Nobody else can take ${count === 1 ? 'it' : 'them'} until the time is over.`;
     countdown.show({ remaining: Math.max(0, remaining), total: cart.total, urgency: soon ? 'soon' : 'calm', text });
-    if (soon && !warned && remaining > 0) {
-      warned = true;
-      onSpeak(`${clock(remaining)} left to pay for your tickets.`);
-    }
-    if (!soon) warned = false;
+    warn(cart, onSpeak);
   }
 
   update('live');

@@ -63,7 +63,7 @@ export function tenures(seat, { entries, holds, bookings }) {
       current.sold = letter === 's';
       current.order = bookings.find((booking) => booking.hold_id === entry.hold_id)?.order_ref;
     } else if (letter === 'b') {
-      current = { hold_id: null, who: 'an operator (blocked)', from: entry.at, sold: false, to: null, why: null };
+      current = { hold_id: null, who: entry.reason ? `an operator (blocked: “${entry.reason}”)` : 'an operator (blocked)', from: entry.at, sold: false, to: null, why: null };
       found.push(current);
     } else if (current !== null) {
       current.to = entry.at;

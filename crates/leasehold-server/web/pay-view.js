@@ -1,12 +1,12 @@
 // Paying, with the stand-in for a payment service; and the ticket afterwards.
 
 import { make, write } from './dom.js';
-import { isSoon, itemList, timer } from './hold-view.js';
+import { isSoon, itemList, timer, warn } from './hold-view.js';
 import { shortly, titled } from './choose-view.js';
 import { WAYS } from './bank.js';
 
 /** Which way the stand-in shall go. Nothing has begun yet. */
-export function tillView({ cart, onGo, onBack }) {
+export function tillView({ cart, onGo, onBack, onSpeak }) {
   const heading = make('h2', { tabindex: '-1' }, 'Pay');
   const countdown = timer();
   const choices = make('fieldset.choices', {}, make('legend.unseen', {}, 'What shall the bank do?'), WAYS.map(({ how, title, text }, place) => make('label', {},
@@ -17,6 +17,7 @@ export function tillView({ cart, onGo, onBack }) {
     const remaining = cart.remaining;
     if (remaining === null) return;
     countdown.show({ remaining: Math.max(0, remaining), total: cart.total, urgency: isSoon(cart) ? 'soon' : 'calm', text: 'The countdown stops as soon as you pay.' });
+    warn(cart, onSpeak);
   }
   update();
   return {

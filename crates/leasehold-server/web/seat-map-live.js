@@ -1,7 +1,8 @@
 // One event as it stands on the server, kept up to date: the venue and availability once, then the stream of changes.
 //
 // Announces, as events of its own: `ready`, `change` (detail: seats, pools, counts, kind), and `connection`
-// (detail: `connecting`, `live`, `behind`, `missing`). What it shows while it is `behind` may be old, and it says so.
+// (detail: `connecting`, `live`, `behind`, `missing`). What it shows while it is `behind` may be old, and it says so;
+// it also is when the server itself says that it cannot see the latest changes, and then `staleMs` is how old.
 
 /** A stream without a sign of life for this long is not believed any more. Pings come every 15 seconds. */
 const SILENCE_MAX_MS = 20_000;
@@ -29,6 +30,8 @@ export class LiveEvent extends EventTarget {
     super();
     this.#base = base;
     this.connection = 'connecting';
+    /** Above 0 while the server answers and is itself behind. */
+    this.staleMs = 0;
     this.venue = null;
     this.event = null;
     /** One letter a seat. */
@@ -90,13 +93,13 @@ export class LiveEvent extends EventTarget {
   #open() {
     const source = new EventSource(`${this.#base}/stream?since=${this.version}`);
     this.#source = source;
-    source.addEventListener('hello', () => {
+    source.addEventListener('hello', (message) => {
       this.#retryMs = RETRY_MIN_MS;
-      this.#alive();
+      this.#alive(JSON.parse(message.data));
     });
-    source.addEventListener('ping', () => this.#alive());
+    source.addEventListener('ping', (message) => this.#alive(JSON.parse(message.data)));
     source.addEventListener('change', (message) => {
-      this.#alive();
+      this.#alive({});
       // What did not change is left out of the message.
       this.#apply({ seats: [], pools: [], ...JSON.parse(message.data) });
     });
@@ -137,8 +140,8 @@ export class LiveEvent extends EventTarget {
     }
   }
 
-  #alive() {
-    this.#become('live');
+  #alive({ stale_ms: staleMs = 0 }) {
+    this.#become(staleMs > 0 ? 'behind' : 'live', staleMs);
     clearTimeout(this.#silence);
     this.#silence = setTimeout(() => {
       this.#become('behind');
@@ -170,9 +173,10 @@ export class LiveEvent extends EventTarget {
     clearTimeout(this.#silence);
   }
 
-  #become(connection) {
-    if (this.connection === connection) return;
+  #become(connection, staleMs = 0) {
+    if (this.connection === connection && this.staleMs === staleMs) return;
     this.connection = connection;
+    this.staleMs = staleMs;
     this.dispatchEvent(new CustomEvent('connection', { detail: connection }));
   }
 }

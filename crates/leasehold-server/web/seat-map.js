@@ -117,6 +117,11 @@ export class SeatMap extends HTMLElement {
     return this.#live?.connection ?? 'connecting';
   }
 
+  /** How old what is drawn is while the server itself is behind; else 0. */
+  get staleMs() {
+    return this.#live?.staleMs ?? 0;
+  }
+
   /** Ids of the chosen seats, in the venue's order. */
   get chosen() {
     return [...this.#chosen].sort((one, other) => one - other).map((seat) => this.#live.venue.seat_ids[seat]);

@@ -31,6 +31,10 @@ export function wordsFor(problem, { limit = 0 } = {}) {
       return { tone: 'calm', title: 'Not on sale', text: 'The sale for this event is closed at the moment.' };
     case 'extend-cap':
       return { tone: 'warn', title: 'No more time can be added', text: 'Your seats cannot be kept longer than this. Go on to payment to keep them.' };
+    case 'hold-state':
+      return { tone: 'warn', title: 'Already being paid for', text: 'These tickets are being paid for or are bought already, perhaps in another tab. You see here how they stand now.' };
+    case 'payment-cap':
+      return { tone: 'warn', title: 'Too many attempts', text: 'No more payments can begin for these tickets. Give them back and choose again.' };
     case 'hold-gone':
     case 'hold-expired':
       return ENDED[document.state] ?? ENDED.expired;
@@ -46,6 +50,14 @@ export function wordsFor(problem, { limit = 0 } = {}) {
     default:
       return { tone: 'bad', title: 'That did not work', text: problem.message || 'Something went wrong. Try again.' };
   }
+}
+
+/** Above the map while it may be old: the connection is lost, or the server has lost its own. */
+export function staleWords(staleMs) {
+  if (staleMs === 0) return 'Reconnecting. What you see may be out of date.';
+  const seconds = Math.round(staleMs / 1000);
+  const ago = seconds < 120 ? plural(seconds, 'second') : plural(Math.round(seconds / 60), 'minute');
+  return `This is how it stood ${ago} ago. Holding and paying may have to wait.`;
 }
 
 const ENDED = {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use leasehold_engine::{ClusterEngine, ClusterOptions, EmbeddedEngine, EmbeddedOptions, Engine};
 use leasehold_lock::Locker;
+use leasehold_lock::link::Link;
 use leasehold_server::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -76,13 +77,18 @@ impl Running {
         stop: CancellationToken,
     ) -> anyhow::Result<Self> {
         raise_descriptor_limit();
-        let engine = open(store).await?;
+        let engine = open(store, listen).await?;
         // After the store, which shows that no other server is on the same file.
         let beside = match store {
             Store::File(data) => data.as_path(),
             Store::Ledger { .. } => Path::new("ledger"),
         };
         let locker = locks.open(beside)?;
+        let gate = match store {
+            Store::Ledger { gate: Some(gate), .. } => Some(Arc::new(Link::open(gate).context("--gate")?)),
+            Store::Ledger { gate: None, .. } | Store::File(_) => None,
+        };
+        let config = ServerConfig { gate, ..config };
         let listener =
             TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
         let address = listener.local_addr()?;
@@ -117,7 +123,7 @@ impl Running {
 }
 
 /// The engine on this store: the one place that chooses it.
-async fn open(store: &Store) -> anyhow::Result<Arc<dyn Engine>> {
+async fn open(store: &Store, listen: SocketAddr) -> anyhow::Result<Arc<dyn Engine>> {
     match store {
         Store::File(data) => {
             let options = EmbeddedOptions::new(data).on_fatal(|message| {
@@ -127,7 +133,7 @@ async fn open(store: &Store) -> anyhow::Result<Arc<dyn Engine>> {
             Ok(Arc::new(EmbeddedEngine::open(options)?))
         }
         Store::Ledger { url, key, gate } => {
-            let mut options = ClusterOptions::new(url, key.clone());
+            let mut options = ClusterOptions::new(url, key.clone()).listens_on(listen.to_string());
             if let Some(gate) = gate {
                 options = options.gate(gate);
             }

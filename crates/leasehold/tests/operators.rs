@@ -8,7 +8,8 @@ use leasehold_client::{Client, Request};
 use leasehold_testkit::{Launch, ServerProcess, exchange};
 use serde_json::json;
 
-const OPERATORS_ONLY: [&str; 3] = ["/console", "/v1/operator/problems", "/v1/operator/events/gala/log"];
+const OPERATORS_ONLY: [&str; 4] =
+    ["/console", "/v1/operator/problems", "/v1/operator/replicas", "/v1/operator/events/gala/log"];
 
 async fn start(args: &[&str]) -> (tempfile::TempDir, ServerProcess) {
     let folder = tempfile::tempdir().unwrap();

@@ -112,7 +112,7 @@ async fn once(connection: &Connection, shared: &Shared, jobs: Vec<Job>) -> Carri
     }
     let decided = async {
         let mut loaded = load(connection, &wants).await?;
-        shared.note_up(true);
+        shared.sight.note_up(true);
         loaded.now.iter().for_each(|now| shared.note_time(time(*now)));
         admit_events(connection, halls, &loaded).await?;
         decide_all(&jobs, &mut loaded, halls)

@@ -139,7 +139,7 @@ impl Log {
     async fn read_or_let_go(&mut self) {
         if let Err(error) = self.read().await {
             tracing::debug!(%error, "the log cannot be followed");
-            self.shared.note_up(false);
+            self.shared.sight.note_up(false);
             self.connection = None;
             tokio::time::sleep(RECONNECT_AFTER).await;
         }
@@ -147,13 +147,14 @@ impl Log {
 
     async fn read(&mut self) -> Result<(), CallError> {
         if self.connection.is_none() {
-            let (client, driver) = connection::plain(&self.shared.database).await?;
+            let (client, driver) = self.shared.connect_by_name().await?;
             self.shared.admit(within(CALL_TIME_MAX, connection::epoch_of(&client)).await?)?;
             let follow = within(CALL_TIME_MAX, client.prepare(include_str!("sql/follow.sql"))).await?;
             self.connection = Some((client, follow, driver));
         }
         let Some((client, follow, _)) = &self.connection else { return Ok(()) };
         loop {
+            let begun = self.shared.sight.now();
             let halls: HashMap<i32, _> = self
                 .shared
                 .halls
@@ -178,7 +179,8 @@ impl Log {
                 }
             }
             if !full {
-                self.shared.note_up(true);
+                self.shared.sight.note_current(begun);
+                self.shared.sight.note_up(true);
                 return Ok(());
             }
         }

@@ -29,6 +29,7 @@ mod follower;
 mod gate;
 mod halls;
 mod shared;
+mod sight;
 mod sweeper;
 mod worker;
 
@@ -36,11 +37,13 @@ mod check;
 mod facts;
 mod history;
 mod reads;
+mod replicas;
 
 mod import;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
@@ -56,6 +59,7 @@ pub use check::{LedgerReport, check_ledger};
 pub use facts::{LEDGER_CONNECTIONS_MAX, LedgerFacts, ledger_facts};
 pub use gate::GateMeters;
 pub use import::{DataFile, MoveError, Moved};
+pub(crate) use sight::Sight;
 
 use self::connection::{CALL_TIME_MAX, CallError, with_reasons, within};
 use self::desk::Job;
@@ -68,7 +72,7 @@ use self::sweeper::Sweeper;
 use self::worker::Worker;
 use crate::{
     Availability, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage, LogQuery,
-    Meters, Page, RefundsDue, Request, SecretKey, Since, Subscription, Venue,
+    Meters, Page, RefundsDue, Replica, Request, SecretKey, Since, Subscription, Venue,
 };
 
 /// Connections on which a server writes, unless told otherwise.
@@ -84,6 +88,7 @@ pub struct ClusterOptions {
     gate: Option<String>,
     queue_length_max: usize,
     writers: usize,
+    listens_on: Option<String>,
 }
 
 /// See this module's documentation.
@@ -127,7 +132,8 @@ impl ClusterOptions {
     ///
     /// Every server on one ledger needs the same key; the ledger keeps a code of it and refuses another one.
     pub fn new(url: impl Into<String>, key: SecretKey) -> Self {
-        Self { url: url.into(), key, gate: None, queue_length_max: 16_384, writers: WRITERS }
+        let url = url.into();
+        Self { url, key, gate: None, queue_length_max: 16_384, writers: WRITERS, listens_on: None }
     }
 
     /// Turns losers away on these Redis servers: `redis-cluster://a,b,c`, `redis://` or `redis-sentinel://`.
@@ -141,6 +147,12 @@ impl ClusterOptions {
     /// Sheds commands when this many wait.
     pub fn queue_length_max(mut self, length: usize) -> Self {
         self.queue_length_max = length.max(1);
+        self
+    }
+
+    /// Names this server to the others by the address that it listens on.
+    pub fn listens_on(mut self, address: impl Into<String>) -> Self {
+        self.listens_on = Some(address.into());
         self
     }
 
@@ -168,10 +180,13 @@ impl ClusterEngine {
         })?;
         let link = options.gate.as_deref().map(Link::open).transpose()?;
         let (ledger, epoch, now) = admit(&database, &options.key).await?;
-        let mut meters = Meters::default();
+        let sight = Sight::new();
+        let mut meters = Meters::of_ledger(sight.clone());
         meters.gate = link.is_some().then(GateMeters::default);
         let gate_parts = link.zip(meters.gate.clone());
-        let shared = Arc::new(Shared::new(database, Arc::new(Halls::new(epoch)), meters, options.key));
+        let name = replicas::name_of_this_server(options.listens_on.as_deref());
+        let halls = Arc::new(Halls::new(epoch));
+        let shared = Arc::new(Shared::new(database, name, halls, (meters, sight), options.key));
         let gate = gate_parts.map(|(link, meters)| Arc::new(Gate::new(link, ledger, meters, &shared)));
         shared.note_time(now);
         let (queue, jobs) = mpsc::channel(options.queue_length_max);
@@ -425,6 +440,12 @@ impl Engine for ClusterEngine {
         remembered::done_of(&row, &key, &self.shared.halls).map(Some)
     }
 
+    async fn replicas(&self) -> Result<Vec<Replica>, EngineError> {
+        let this = &self.shared.name;
+        let look = |reader: Arc<Reader>| async move { replicas::connected(&reader.client, this).await };
+        self.shared.read(look).await
+    }
+
     fn secret_of(&self, hold: HoldId) -> HoldSecret {
         self.shared.key.secret_of(hold)
     }
@@ -444,6 +465,10 @@ impl Engine for ClusterEngine {
         self.shared.is_up()
             && queue.as_ref().is_some_and(|queue| queue.capacity() > 0)
             && !tasks.iter().any(JoinHandle::is_finished)
+    }
+
+    fn behind(&self) -> Option<Duration> {
+        self.shared.sight.behind()
     }
 
     fn meters(&self) -> &Meters {

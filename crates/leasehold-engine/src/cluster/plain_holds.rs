@@ -168,7 +168,7 @@ pub(crate) async fn grant(connection: &Connection, shared: &Shared, holds: Vec<P
             return Decided { carried: Carried::Failed(failure, jobs), undecided: Vec::new() };
         }
     };
-    shared.note_up(true);
+    shared.sight.note_up(true);
     let mut versions: Vec<(i32, u64)> = Vec::new();
     let (mut answers, mut undecided): (Vec<Answer>, Vec<Job>) = (Vec::new(), Vec::new());
     let mut holds: Vec<Option<PlainHold>> = holds.into_iter().map(Some).collect();

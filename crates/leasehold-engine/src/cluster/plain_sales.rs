@@ -35,7 +35,7 @@ pub(crate) async fn sell(connection: &Connection, shared: &Shared, jobs: Vec<Job
             return Decided { carried: Carried::Failed(failure, jobs), undecided: Vec::new() };
         }
     };
-    shared.note_up(true);
+    shared.sight.note_up(true);
     let mut news = News::default();
     let mut undecided = Vec::new();
     let mut jobs: Vec<Option<Job>> = jobs.into_iter().map(Some).collect();

@@ -11,18 +11,20 @@ use tokio_postgres::Client;
 
 use super::connection::{self, CallError, Connection, Driver};
 use super::halls::Halls;
+use super::sight::Sight;
 use crate::{EngineError, Meters, SecretKey};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) database: PostgresDatabase,
+    /// What this server calls itself where the others see it.
+    pub(crate) name: String,
     pub(crate) halls: Arc<Halls>,
     pub(crate) meters: Meters,
+    pub(crate) sight: Sight,
     pub(crate) key: SecretKey,
     /// How far the ledger's clock is ahead of ours, in milliseconds. For people to see; it decides nothing.
     clock_ahead: AtomicI64,
-    /// Whether the last look at the ledger succeeded.
-    up: AtomicBool,
     closed: AtomicBool,
     /// The ledger was found in another epoch: what this server knows is of one that is no more.
     outdated: AtomicBool,
@@ -43,14 +45,21 @@ pub(crate) struct Reader {
 }
 
 impl Shared {
-    pub(crate) fn new(database: PostgresDatabase, halls: Arc<Halls>, meters: Meters, key: SecretKey) -> Self {
+    pub(crate) fn new(
+        database: PostgresDatabase,
+        name: String,
+        halls: Arc<Halls>,
+        (meters, sight): (Meters, Sight),
+        key: SecretKey,
+    ) -> Self {
         Self {
             database,
+            name,
             halls,
             meters,
+            sight,
             key,
             clock_ahead: AtomicI64::new(0),
-            up: AtomicBool::new(true),
             closed: AtomicBool::new(false),
             outdated: AtomicBool::new(false),
             reader: Lane::default(),
@@ -61,8 +70,21 @@ impl Shared {
     /// A new connection to write on.
     pub(crate) async fn connect(&self) -> Result<Connection, CallError> {
         let connection = Connection::open(&self.database).await?;
+        self.sight.connections.inc();
         self.admit(connection.epoch)?;
         Ok(connection)
+    }
+
+    /// A new connection to read from.
+    async fn connect_to_read(&self, database: &PostgresDatabase) -> Result<(Client, Driver), CallError> {
+        let connected = connection::plain(database).await?;
+        self.sight.connections.inc();
+        Ok(connected)
+    }
+
+    /// The same under this server's own name: one that lives has exactly one.
+    pub(crate) async fn connect_by_name(&self) -> Result<(Client, Driver), CallError> {
+        self.connect_to_read(&self.database.clone().named(&self.name)).await
     }
 
     /// Refuses a ledger in another epoch than at the start, and this server with it: its fences would be too low.
@@ -85,7 +107,7 @@ impl Shared {
         match &*known {
             Some(reader) if !reader.client.is_closed() => Ok(Arc::clone(reader)),
             _ => {
-                let (client, driver) = connection::plain(&self.database).await?;
+                let (client, driver) = self.connect_to_read(&self.database).await?;
                 let reader = Arc::new(Reader { client, _driver: driver });
                 *known = Some(Arc::clone(&reader));
                 Ok(reader)
@@ -156,17 +178,8 @@ impl Shared {
         Timestamp::from_millis(now.unsigned_abs())
     }
 
-    pub(crate) fn note_up(&self, up: bool) {
-        if self.up.swap(up, Ordering::SeqCst) != up {
-            match up {
-                true => tracing::info!("the ledger answers"),
-                false => tracing::warn!("the ledger does not answer"),
-            }
-        }
-    }
-
     pub(crate) fn is_up(&self) -> bool {
-        self.up.load(Ordering::SeqCst) && !self.outdated.load(Ordering::SeqCst) && !self.is_closed()
+        self.sight.is_up() && !self.outdated.load(Ordering::SeqCst) && !self.is_closed()
     }
 
     pub(crate) fn close(&self) {

@@ -103,7 +103,10 @@ impl Worker {
                 Failure::Again if begun.elapsed() > AGAIN_TIME_MAX => {
                     give_up(jobs, || EngineError::Overloaded)
                 }
-                Failure::Again if tries < TRIES_MAX => batches.push(again(jobs)),
+                Failure::Again if tries < TRIES_MAX => {
+                    self.shared.sight.tried_again.inc();
+                    batches.push(again(jobs));
+                }
                 // One of them is the cause: alone, and by the rules themselves, it fails alone.
                 Failure::Again | Failure::Wrong if jobs.len() > 1 || by == By::Ledger => {
                     batches.extend(jobs.into_iter().filter_map(|job| Batch::of(vec![job], By::Desk)));
@@ -114,6 +117,7 @@ impl Worker {
                     self.connection = None;
                     let doubtful = jobs.iter().any(|job| job.in_doubt);
                     if tries == 0 || (doubtful && in_time) {
+                        self.shared.sight.tried_again.inc();
                         tokio::time::sleep(RECONNECT_AFTER).await;
                         batches.push(again(jobs));
                     } else {
@@ -122,6 +126,7 @@ impl Worker {
                 }
                 Failure::InDoubt => {
                     self.connection = None;
+                    self.shared.sight.in_doubt.inc_by(jobs.len() as u64);
                     jobs.iter_mut().for_each(|job| job.in_doubt = true);
                     doubtful_since.get_or_insert_with(Instant::now);
                     // Asked again with the same id or key, they wait for the transaction in doubt, and then know.
@@ -181,7 +186,7 @@ impl Worker {
                 Ok(connection) => self.connection = Some(connection),
                 Err(error) => {
                     tracing::warn!(%error, "no connection to the ledger");
-                    self.shared.note_up(false);
+                    self.shared.sight.note_up(false);
                     return Err(Failure::Unavailable);
                 }
             }

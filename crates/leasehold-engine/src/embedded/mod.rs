@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
@@ -54,7 +55,7 @@ use self::store::Store;
 use self::writer::Writer;
 use crate::{
     Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage,
-    LogQuery, Meters, Outcome, Page, RefundsDue, Request, SecretKey, Since, Subscription, Venue,
+    LogQuery, Meters, Outcome, Page, RefundsDue, Replica, Request, SecretKey, Since, Subscription, Venue,
 };
 
 /// Holds that one read looks at, while commands wait.
@@ -423,6 +424,10 @@ impl Engine for EmbeddedEngine {
         }
     }
 
+    async fn replicas(&self) -> Result<Vec<Replica>, EngineError> {
+        Ok(Vec::new())
+    }
+
     fn secret_of(&self, hold: HoldId) -> HoldSecret {
         self.shared.key.secret_of(hold)
     }
@@ -437,6 +442,10 @@ impl Engine for EmbeddedEngine {
 
     fn is_ready(&self) -> bool {
         !self.shared.closed.load(Ordering::SeqCst) && self.shared.queue.has_room()
+    }
+
+    fn behind(&self) -> Option<Duration> {
+        None
     }
 
     fn meters(&self) -> &Meters {

@@ -10,7 +10,7 @@ use http::{HeaderMap, StatusCode};
 use leasehold_api::{Availability as View, Problem, SeatChange};
 use leasehold_engine::{Availability, EventSummary, Since, Snapshot, Venue, Version};
 
-use super::{Encoded, Kept, json, venue};
+use super::{Encoded, Kept, aged, json, millis, venue};
 use crate::app::App;
 use crate::problem::ApiError;
 use crate::query::Query;
@@ -46,6 +46,7 @@ pub(crate) async fn read(
 ) -> Result<Response, ApiError> {
     let query = Query::parse(query.as_deref(), &["since"])?;
     let venue = venue(&app, &event).await?;
+    let behind = app.engine.behind();
     if let Some(since) = query.text("since") {
         let version = version_seen(&app, &venue, since).await?;
         if let Availability::Changes { seats, summary } =
@@ -54,8 +55,15 @@ pub(crate) async fn read(
             let changes = seats.iter().map(|update| SeatChange(update.seat.0, wire::letter(update.status)));
             let mut view = view(&venue, &summary);
             view.changes = Some(changes.collect());
-            return Ok(json(StatusCode::OK, &view));
+            view.stale_ms = millis(behind);
+            return Ok(aged(json(StatusCode::OK, &view), behind));
         }
+    }
+    if behind.is_some() {
+        // Always in full, and without a tag: who does not know how it stands cannot say that nothing changed.
+        let mut view = full_view(&venue, &*snapshot(&app, &venue).await?);
+        view.stale_ms = millis(behind);
+        return Ok(aged(json(StatusCode::OK, &view), behind));
     }
     let ready = app.availability.ready(&app, &venue).await?;
     Ok(ready.content.response(&headers, "application/json"))
@@ -81,6 +89,19 @@ fn view(venue: &Venue, summary: &EventSummary) -> View {
         seats: None,
         changes: None,
         pools: pools.collect(),
+        stale_ms: None,
+    }
+}
+
+fn full_view(venue: &Venue, snapshot: &Snapshot) -> View {
+    let seats = snapshot.seats.iter().map(|status| wire::letter(*status)).collect();
+    View { full: true, seats: Some(seats), ..view(venue, &snapshot.summary) }
+}
+
+async fn snapshot(app: &App, venue: &Venue) -> Result<Arc<Snapshot>, ApiError> {
+    match app.engine.availability(venue, Since::Nothing).await? {
+        Availability::Full(snapshot) => Ok(snapshot),
+        Availability::Changes { .. } => unreachable!("a reader that knows nothing gets everything"),
     }
 }
 
@@ -99,10 +120,7 @@ impl AvailabilityCache {
             }
             tokio::time::sleep((ready.took * SHARE).saturating_sub(ready.made_at.elapsed())).await;
         }
-        let Availability::Full(snapshot) = app.engine.availability(venue, Since::Nothing).await? else {
-            unreachable!("a reader that knows nothing gets everything")
-        };
-        let ready = Arc::new(Ready::make(venue, &snapshot));
+        let ready = Arc::new(Ready::make(venue, &*snapshot(app, venue).await?));
         self.ready.put(venue.number, Arc::clone(&ready));
         Ok(ready)
     }
@@ -116,9 +134,7 @@ impl Ready {
 
     fn make(venue: &Venue, snapshot: &Snapshot) -> Self {
         let made_at = Instant::now();
-        let mut view = view(venue, &snapshot.summary);
-        view.full = true;
-        view.seats = Some(snapshot.seats.iter().map(|status| wire::letter(*status)).collect());
+        let view = full_view(venue, snapshot);
         let plain =
             serde_json::to_vec(&view).expect("wire types have string keys and no failing serializers");
         let version = snapshot.summary.version;

@@ -8,7 +8,7 @@ use leasehold_api::{Code, CreateEvent, EventList, EventView, PatchEvent, Problem
 use leasehold_core::{Command, Name, SeatNo, UpdateEvent};
 use leasehold_engine::Venue;
 
-use super::{Write, answer, json, venue};
+use super::{Write, aged, answer, json, millis, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, EVENT_BYTES_MAX, parse};
 use crate::problem::ApiError;
@@ -45,11 +45,13 @@ pub(crate) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> R
     let limit = query.number("limit", 1, PAGE_MAX as u64)?.map_or(PAGE_MAX, |limit| limit as usize);
     let after = query.text("after").map(Name::parse).transpose();
     let after = after.map_err(|bad| ApiError::invalid(format!("after {bad}")))?;
+    let behind = app.engine.behind();
     let page = app.engine.events(after.as_ref(), limit).await?;
-    let events: Vec<EventView> =
+    let mut events: Vec<EventView> =
         page.items.iter().map(|(venue, summary)| wire::event_view(venue, summary)).collect();
+    events.iter_mut().for_each(|event| event.stale_ms = millis(behind));
     let next = events.last().filter(|_| page.more).map(|event| event.id.clone());
-    Ok(json(StatusCode::OK, &EventList { events, next }))
+    Ok(aged(json(StatusCode::OK, &EventList { events, next }), behind))
 }
 
 /// Reads an event with its venue.
@@ -64,15 +66,17 @@ pub(crate) async fn read(
     let query = Query::parse(query.as_deref(), &["seats"])?;
     let with_seats = query.flag("seats")?;
     let venue = venue(&app, &event).await?;
+    let behind = app.engine.behind();
     let summary = app.engine.event(&venue).await?;
     let mut view = wire::event_view(&venue, &summary);
+    view.stale_ms = millis(behind);
     view.sections = sections(&venue);
     if with_seats {
         let seats =
             (0..venue.layout.seat_count()).map(|seat| venue.layout.seat_name(SeatNo(seat)).to_owned());
         view.seat_ids = seats.collect();
     }
-    Ok(json(StatusCode::OK, &view))
+    Ok(aged(json(StatusCode::OK, &view), behind))
 }
 
 /// Changes the rules, the capacities, or whether it sells.

@@ -17,6 +17,7 @@ pub(crate) mod stream;
 pub(crate) mod venues;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -101,6 +102,19 @@ pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
 pub(crate) fn private(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// Says how old an answer is that shows less than was decided. Not to be kept: nobody can say when it is true again.
+pub(crate) fn aged(response: Response, behind: Option<Duration>) -> Response {
+    let Some(behind) = behind else { return response };
+    let mut response = private(response);
+    response.headers_mut().insert(header::AGE, HeaderValue::from(behind.as_secs()));
+    response
+}
+
+/// A time as it stands in answers.
+pub(crate) fn millis(time: Option<Duration>) -> Option<u64> {
+    time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The answer to a command, marked when it was given before. Not to be cached: it may have a secret in it.

@@ -3,15 +3,18 @@
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::StatusCode;
-use leasehold_api::{LogEntryView, LogView, Problem, SeatOwnerView, TroubleList, TroubleView};
+use leasehold_api::{
+    LogEntryView, LogView, Problem, ReplicaList, ReplicaView, SeatOwnerView, TroubleList, TroubleView,
+};
 use leasehold_core::{Epoch, HoldId, Kind, Reference, SeatNo};
 use leasehold_engine::{About, Change, LogPage, LogQuery, SeatOwner, SeatUpdate, Venue, Version};
 
 use super::availability::version_seen;
-use super::{json, private, venue};
+use super::{json, millis, private, venue};
 use crate::app::App;
 use crate::problem::ApiError;
 use crate::query::Query;
+use crate::recent::Deed;
 use crate::wire;
 
 /// Entries on one page.
@@ -68,6 +71,21 @@ pub(crate) async fn problems(State(app): State<App>) -> Response {
     private(json(StatusCode::OK, &TroubleList { problems: problems.collect() }))
 }
 
+/// Lists the servers on the ledger; none for a server on a data file.
+#[utoipa::path(get, path = "/v1/operator/replicas", tag = "operating", responses(
+    (status = 200, body = ReplicaList), (status = 503, description = "the ledger is gone", body = Problem)))]
+pub(crate) async fn replicas(State(app): State<App>) -> Result<Response, ApiError> {
+    let replicas = app.engine.replicas().await?.into_iter().map(|replica| ReplicaView {
+        id: replica.id,
+        version: replica.version,
+        listens_on: replica.listens_on,
+        connects_from: replica.connects_from,
+        quiet_ms: millis(replica.quiet_for),
+        is_this: replica.is_this,
+    });
+    Ok(private(json(StatusCode::OK, &ReplicaList { replicas: replicas.collect() })))
+}
+
 /// What is asked about: one thing, or anything.
 fn subject(query: &Query<'_>, venue: &Venue) -> Result<About, ApiError> {
     let mut given = SUBJECTS.iter().filter_map(|name| Some((*name, query.text(name)?)));
@@ -109,10 +127,12 @@ fn view(app: &App, venue: &Venue, page: &LogPage, asked: Option<SeatNo>, epoch: 
 }
 
 fn entry(app: &App, venue: &Venue, change: &Change, asked: Option<SeatNo>) -> LogEntryView {
-    let reason = change
-        .hold
-        .filter(|_| change.kind == Kind::HoldRevoked)
-        .and_then(|hold| app.recently.reasons.last(|reason| reason.hold == hold).map(|reason| reason.words));
+    let deed = match change.kind {
+        Kind::HoldRevoked => change.hold.map(Deed::Revoked),
+        Kind::BlockCreated => Some(Deed::Blocked(venue.number, change.at)),
+        _ => None,
+    };
+    let reason = deed.and_then(|deed| app.recently.reasons.last(|reason| reason.of == deed));
     // The seat that is asked about is always among those shown.
     let (first, others): (Vec<&SeatUpdate>, Vec<&SeatUpdate>) =
         change.seats.iter().partition(|update| asked.is_some_and(|seat| seat == update.seat));
@@ -128,7 +148,7 @@ fn entry(app: &App, venue: &Venue, change: &Change, asked: Option<SeatNo>) -> Lo
         at: wire::time(change.at),
         kind: change.kind.as_str().to_owned(),
         hold_id: change.hold.map(|hold| hold.to_string()),
-        reason,
+        reason: reason.map(|reason| reason.words),
         seats: seats.collect(),
         seats_left_out: change.seats.len().saturating_sub(SEATS_PER_ENTRY_MAX),
         pools: pools.collect(),

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
@@ -11,11 +11,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream::unfold;
 use http::{HeaderMap, HeaderValue, header};
-use leasehold_api::{Code, Problem, SeatChange, StreamChange, StreamReset};
+use leasehold_api::{Code, Problem, SeatChange, StreamChange, StreamHello, StreamPing, StreamReset};
 use leasehold_engine::{Change, Since, StreamStep, Subscription, Venue, Version};
 
 use super::availability::version_seen;
-use super::venue;
+use super::{millis, venue};
 use crate::app::{App, Permit};
 use crate::problem::ApiError;
 use crate::query::Query;
@@ -24,6 +24,8 @@ use crate::wire;
 
 /// A sign of life is sent this often: a real message, because a script cannot see comments.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// How often a quiet stream looks whether it is behind; it says so each time, and once when it is over.
+const LOOK_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Streams the changes of an event.
 #[utoipa::path(get, path = "/v1/events/{event}/stream", tag = "events", params(("event" = String, Path),
@@ -54,7 +56,15 @@ pub(crate) async fn read(
         Since::Nothing => current,
     };
     let subscription = app.engine.subscribe(&venue, Since::Version(from)).await?;
-    let reader = Reader { app, venue, subscription, greeting: Some(from), _permit: permit };
+    let reader = Reader {
+        app,
+        venue,
+        subscription,
+        greeting: Some(from),
+        was_behind: false,
+        spoke_at: Instant::now(),
+        _permit: permit,
+    };
     let body = Body::from_stream(unfold(reader, |mut reader| async move {
         let text = reader.next().await?;
         Some((Ok::<Bytes, Infallible>(text.into()), reader))
@@ -74,6 +84,9 @@ struct Reader {
     venue: Arc<Venue>,
     subscription: Subscription,
     greeting: Option<Version>,
+    /// What the client was told last.
+    was_behind: bool,
+    spoke_at: Instant,
     _permit: Permit,
 }
 
@@ -81,23 +94,42 @@ impl Reader {
     /// The next messages; none when the server stops.
     async fn next(&mut self) -> Option<String> {
         if let Some(version) = self.greeting.take() {
-            return Some(format!(
-                "id: {version}\nretry: 1000\nevent: hello\ndata: {{\"version\":\"{version}\"}}\n\n"
-            ));
+            let hello = StreamHello { version: version.to_string(), stale_ms: self.stale_ms() };
+            return Some(format!("retry: 1000\n{}", message(&version, "hello", &hello)));
         }
         let stopping = self.app.stopping.clone();
-        tokio::select! {
-            step = self.subscription.next() => match step {
-                StreamStep::Changes(changes) => Some(self.messages(&changes)),
-                StreamStep::Reset(version) => {
-                    let reset = StreamReset { version: version.to_string() };
-                    Some(message(&version, "reset", &reset))
+        loop {
+            tokio::select! {
+                step = self.subscription.next() => {
+                    // A client that is told of changes knows that it is not behind.
+                    (self.was_behind, self.spoke_at) = (false, Instant::now());
+                    return match step {
+                        StreamStep::Changes(changes) => Some(self.messages(&changes)),
+                        StreamStep::Reset(version) => {
+                            let reset = StreamReset { version: version.to_string() };
+                            Some(message(&version, "reset", &reset))
+                        }
+                        StreamStep::End => None,
+                    };
                 }
-                StreamStep::End => None,
-            },
-            () = tokio::time::sleep(PING_INTERVAL) => Some("event: ping\ndata: {}\n\n".to_owned()),
-            () = stopping.cancelled() => None,
+                () = tokio::time::sleep(LOOK_INTERVAL) => {
+                    let was_behind = self.was_behind;
+                    let ping = StreamPing { stale_ms: self.stale_ms() };
+                    if was_behind || ping.stale_ms.is_some() || self.spoke_at.elapsed() >= PING_INTERVAL {
+                        self.spoke_at = Instant::now();
+                        return Some(format!("event: ping\ndata: {}\n\n", data(&ping)));
+                    }
+                }
+                () = stopping.cancelled() => return None,
+            }
         }
+    }
+
+    /// How far it is behind, which the client is about to be told.
+    fn stale_ms(&mut self) -> Option<u64> {
+        let stale_ms = millis(self.app.engine.behind());
+        self.was_behind = stale_ms.is_some();
+        stale_ms
     }
 
     fn messages(&self, changes: &[Arc<Change>]) -> String {
@@ -128,8 +160,12 @@ impl Drop for Reader {
     }
 }
 
-fn message(version: &Version, event: &str, data: &impl serde::Serialize) -> String {
-    let data = serde_json::to_string(data).expect("wire types have string keys and no failing serializers");
+fn data(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("wire types have string keys and no failing serializers")
+}
+
+fn message(version: &Version, event: &str, value: &impl serde::Serialize) -> String {
+    let data = data(value);
     let mut text = String::with_capacity(data.len() + 48);
     write!(text, "id: {version}\nevent: {event}\ndata: {data}\n\n")
         .expect("writing into a string does not fail");

@@ -62,6 +62,7 @@ pub(crate) fn event_view(venue: &Venue, summary: &EventSummary) -> api::EventVie
         created_at: time(venue.created_at),
         sections: Vec::new(),
         seat_ids: Vec::new(),
+        stale_ms: None,
     }
 }
 

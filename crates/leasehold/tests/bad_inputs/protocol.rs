@@ -18,6 +18,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
         ("POST", "/v1/events/gala/venue".into(), &["GET"]),
         ("POST", "/v1/operator/events/gala/log".into(), &["GET"]),
         ("DELETE", "/v1/operator/problems".into(), &["GET"]),
+        ("DELETE", "/v1/operator/replicas".into(), &["GET"]),
         ("POST", "/console".into(), &["GET"]),
         ("POST", "/events/gala".into(), &["GET"]),
         ("PUT", "/web/base.css".into(), &["GET"]),

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use leasehold_api::ItemSpec;
 use leasehold_testkit::Screen;
 use serde_json::Value;
 
@@ -33,15 +34,21 @@ pub(crate) async fn assert_accessible(person: &mut Person, view: &str) {
 }
 
 async fn every_view_of_a_buyer(screen: Screen) {
-    let house = House::open();
+    let mut house = House::open();
     house.sell("gala", 20, rules(120)).await;
     let mut buyer = house.visitor("gala", screen).await;
-    buyer.expect_in_log("status of 422");
+    for expected in ["status of 422", "status of 409", "net::ERR_"] {
+        buyer.expect_in_log(expected);
+    }
     assert_accessible(&mut buyer, "choosing").await;
     buyer.click("input[name=way][value=best]").await;
     assert_accessible(&mut buyer, "the best seats").await;
     buyer.click("input[name=way][value=standing]").await;
     assert_accessible(&mut buyer, "standing").await;
+    house.hold("gala", ItemSpec::pool("floor", 20), "somebody").await;
+    buyer.click("#hold-standing").await;
+    buyer.until_says("Sold out for now").await;
+    assert_accessible(&mut buyer, "sold out").await;
     buyer.click("input[name=way][value=map]").await;
     buyer.take(&["A-1-1", "A-1-2"]).await;
     assert_accessible(&mut buyer, "held").await;
@@ -56,6 +63,9 @@ async fn every_view_of_a_buyer(screen: Screen) {
     buyer.pay("pays").await;
     buyer.until_there("#done").await;
     assert_accessible(&mut buyer, "done").await;
+    house.server.kill9();
+    buyer.until_there("#stale").await;
+    assert_accessible(&mut buyer, "behind").await;
     buyer.assert_no_complaints().await;
 }
 

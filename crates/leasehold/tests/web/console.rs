@@ -108,6 +108,7 @@ async fn an_operator_blocks_seats_with_a_reason_and_ends_the_block() {
     operator.click("#dialog-go").await;
     operator.until("document.getElementById('owner')?.dataset.state === 'Free'").await;
     operator.until_says("Block ended").await;
+    operator.until_says("an operator (blocked: “for the wheelchairs”) had it from").await;
     // Called off, nothing happens.
     operator.click("[data-action=block]").await;
     operator.click("#dialog-cancel").await;

@@ -5,6 +5,7 @@
 
 mod accessibility;
 mod buying;
+mod cluster;
 mod console;
 mod house;
 mod keyboard;

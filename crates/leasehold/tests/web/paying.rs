@@ -22,6 +22,21 @@ async fn a_declined_payment_leaves_the_seats_and_another_card_buys_them() {
 }
 
 #[tokio::test]
+async fn whoever_chooses_how_to_pay_is_warned_before_the_hold_ends() {
+    let house = House::open();
+    house.sell("gala", 0, rules(15)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.take(&["A-1-1"]).await;
+    buyer.click("#pay").await;
+    buyer.until_there("#pay-now").await;
+    buyer
+        .until("document.getElementById('speech').textContent.includes('left to pay for your tickets')")
+        .await;
+    buyer.until_there("#pay-now").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn a_slow_payment_outlives_the_holds_own_time_and_a_reload() {
     let house = House::open();
     house.sell("gala", 0, rules(10)).await;

@@ -282,3 +282,44 @@ async fn names_that_look_like_markup_are_shown_as_text() {
     assert_eq!(buyer.run("return document.querySelectorAll('img[src=x]').length;").await, 0);
     buyer.assert_no_complaints().await;
 }
+
+/// Payments of this page's hold, begun without it: by the shop, or in another browser.
+async fn begin_payments(buyer: &mut Person, count: usize, failed: bool) {
+    let script = format!(
+        "const {{ hold_id, secret }} = JSON.parse(localStorage.getItem('leasehold:cart:gala'));
+         const headers = {{ 'content-type': 'application/json', 'hold-secret': secret }};
+         const tell = (path, ref) => fetch(`/v1/holds/${{hold_id}}${{path}}`, {{ method: 'POST', headers, body: JSON.stringify({{ payment_ref: ref }}) }});
+         for (let one = 0; one < {count}; one += 1) {{
+           if ((await tell('/payment', `other-${{one}}`)).status !== 200) return one;
+           if ({failed} && (await tell('/payment/failed', `other-${{one}}`)).status !== 200) return one;
+         }}
+         return {count};"
+    );
+    assert_eq!(buyer.run(&script).await, count);
+}
+
+#[tokio::test]
+async fn a_hold_that_is_paid_for_elsewhere_has_words_of_its_own() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 409");
+    buyer.take(&["A-1-1"]).await;
+    begin_payments(&mut buyer, 1, false).await;
+    buyer.click("#extend").await;
+    buyer.until_says("Already being paid for").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_hold_with_too_many_payments_has_words_of_its_own() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 409");
+    buyer.take(&["A-1-1"]).await;
+    begin_payments(&mut buyer, 20, true).await;
+    buyer.pay("pays").await;
+    buyer.until_says("Too many attempts").await;
+    buyer.assert_no_complaints().await;
+}
