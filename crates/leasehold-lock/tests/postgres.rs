@@ -88,7 +88,9 @@ async fn a_waiter_whose_connections_break_gets_the_lock_all_the_same() {
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
     assert!(looks.query(cut, &[]).await.unwrap().len() >= 3);
-    guard.release().await.unwrap();
+    // The holder's connection is cut as well, which it may notice only now: it is released all the same, a little later.
+    let released = guard.release().await;
+    assert!(matches!(released, Ok(_) | Err(LockError::Unknown { .. })), "{released:?}");
     let acquired = waiting.await.unwrap().unwrap();
     acquired.granted().expect("it was released").release().await.unwrap();
 }

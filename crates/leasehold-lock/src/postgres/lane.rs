@@ -91,9 +91,13 @@ impl Link {
 
     async fn prepare(client: Client) -> Result<Self, tokio_postgres::Error> {
         client.batch_execute(SESSION).await?;
-        if !client.query_one(IS_THERE, &[]).await?.get::<_, bool>(0) {
-            let schema = include_str!("sql/schema.sql");
-            client.batch_execute(&format!("{MAKE};\n{schema};\nCOMMIT")).await?;
+        if !is_there(&client).await? {
+            client.batch_execute(MAKE).await?;
+            // Somebody else may have made it meanwhile, and use it: to make it again would get in the way.
+            if !is_there(&client).await? {
+                client.batch_execute(include_str!("sql/schema.sql")).await?;
+            }
+            client.batch_execute("COMMIT").await?;
         }
         let acquire = "SELECT * FROM leasehold_locks.acquire_v1($1, $2, $3, $4, $5, $6)";
         let renew = "SELECT leasehold_locks.renew_v1($1, $2, $3, $4)";
@@ -108,6 +112,10 @@ impl Link {
             client,
         })
     }
+}
+
+async fn is_there(client: &Client) -> Result<bool, tokio_postgres::Error> {
+    Ok(client.query_one(IS_THERE, &[]).await?.get(0))
 }
 
 impl std::fmt::Debug for Link {
