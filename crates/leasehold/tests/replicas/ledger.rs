@@ -1,6 +1,6 @@
 //! The ledger is restarted, and connections to it are cut, late, silent or refused.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisServer};
 
@@ -20,9 +20,10 @@ async fn the_ledger_is_restarted_and_killed() {
         assert!(!ledger.is_running());
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         ledger.restart();
+        let over = Instant::now();
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(round.turned_away_since(before) > 0, "nobody noticed that the ledger was away");
-        round.judge(&replicas, &ledger).await;
+        round.judge(over, &replicas, &ledger).await;
     }
 }
 
@@ -64,5 +65,5 @@ async fn connections_to_the_ledger_are_cut_late_silent_and_refused() {
         proxy.pass().await;
     }
     assert!(refused > 0 && swallowed > 0, "{refused} connections refused, {swallowed} bytes lost");
-    round.judge(&replicas, &ledger).await;
+    round.judge(Instant::now(), &replicas, &ledger).await;
 }
