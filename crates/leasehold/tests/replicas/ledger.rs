@@ -11,12 +11,13 @@ use crate::round::Round;
 async fn the_ledger_is_restarted_and_killed() {
     let (mut ledger, redis) = (Postgres::start(), RedisServer::start());
     let replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
-    let stops: [(&str, fn(&mut Postgres)); 2] =
-        [("ledger-stopped", Postgres::stop), ("ledger-killed", Postgres::kill9)];
-    for (name, stop) in stops {
+    for name in ["ledger-stopped", "ledger-killed"] {
         let round = Round::begin(name, &replicas).await;
         let before = round.moment();
-        stop(&mut ledger);
+        match name {
+            "ledger-stopped" => ledger.stop(),
+            _ => ledger.kill9(),
+        }
         assert!(!ledger.is_running());
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         ledger.restart();
