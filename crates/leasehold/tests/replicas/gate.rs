@@ -22,31 +22,36 @@ async fn a_redis_cluster_that_fails_in_every_way_costs_no_sale() {
 
     let round = Round::begin("gate-calm", &replicas).await;
     round.moment();
+    let over = Instant::now();
     wait_until_used(&cluster, &replicas);
-    round.judge(&replicas, &ledger).await;
+    round.judge(over, &replicas, &ledger).await;
 
     let earlier = keys(&cluster, "");
     let round = Round::begin("gate-failover", &replicas).await;
     fail_over_with_lost_writes(&mut cluster, &round, &earlier);
+    let over = Instant::now();
     wait_until_used(&cluster, &replicas);
-    round.judge(&replicas, &ledger).await;
+    round.judge(over, &replicas, &ledger).await;
 
     let earlier = keys(&cluster, "");
     let round = Round::begin("gate-flushed", &replicas).await;
     flush(&cluster, &round, &earlier);
+    let over = Instant::now();
     wait_until_used(&cluster, &replicas);
-    round.judge(&replicas, &ledger).await;
+    round.judge(over, &replicas, &ledger).await;
 
     let earlier = keys(&cluster, "");
     let round = Round::begin("gate-moved", &replicas).await;
     move_slots(&cluster, &round, &earlier);
+    let over = Instant::now();
     wait_until_used(&cluster, &replicas);
-    round.judge(&replicas, &ledger).await;
+    round.judge(over, &replicas, &ledger).await;
 
     let round = Round::begin("gate-gone", &replicas).await;
     stop_and_restart(&mut cluster, &round).await;
+    let over = Instant::now();
     wait_until_used(&cluster, &replicas);
-    round.judge(&replicas, &ledger).await;
+    round.judge(over, &replicas, &ledger).await;
 }
 
 /// The master of what the buyers want is lost with all that was written to it in the last moment.
@@ -122,7 +127,7 @@ async fn stop_and_restart(cluster: &mut RedisCluster, round: &Round) {
     }
     cluster.wait_until_settled();
     println!("gate-gone: {at_first} requests done since the stop began, {meanwhile} while Redis was gone");
-    assert!(meanwhile > 200, "the servers went on without it: {meanwhile} requests done");
+    assert!(meanwhile > 50, "the servers went on without it: {meanwhile} requests done");
 }
 
 /// The keys of the gate that end so.

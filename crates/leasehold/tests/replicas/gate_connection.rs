@@ -1,6 +1,6 @@
 //! Connections to the gate's Redis are cut, late, silent and refused.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisServer};
 
@@ -48,7 +48,7 @@ async fn connections_to_redis_are_cut_late_silent_and_refused() {
     assert!(refused > 0, "nothing was connected");
     assert!(round.done_since(before) > 0, "the servers waited for a gate that is gone");
     pass_again(&proxy).await;
-    round.judge(&replicas, &ledger).await;
+    round.judge(Instant::now(), &replicas, &ledger).await;
 }
 
 /// Ends the fault, and waits until the servers hear from the gate again.

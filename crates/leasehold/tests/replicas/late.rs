@@ -52,7 +52,7 @@ async fn a_late_confirm_is_revived_or_refused_and_never_a_second_sale() {
     println!("late confirms among others were told {told:?}");
     assert_eq!(told.len(), LATE_BUYERS);
     assert!(proxies.iter().all(|proxy| proxy.traffic().request_bytes > 0), "nothing was late");
-    round.judge(&replicas, &ledger).await;
+    round.judge(Instant::now(), &replicas, &ledger).await;
 }
 
 /// Holds a seat or a unit, and confirms it at another server, too late.

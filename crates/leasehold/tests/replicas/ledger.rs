@@ -1,6 +1,6 @@
 //! The ledger is restarted, and connections to it are cut, late, silent or refused.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisServer};
 
@@ -11,21 +11,20 @@ use crate::round::Round;
 async fn the_ledger_is_restarted_and_killed() {
     let (mut ledger, redis) = (Postgres::start(), RedisServer::start());
     let replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
-    for is_killed in [false, true] {
-        let name = if is_killed { "ledger-killed" } else { "ledger-stopped" };
+    for name in ["ledger-stopped", "ledger-killed"] {
         let round = Round::begin(name, &replicas).await;
         let before = round.moment();
-        if is_killed {
-            ledger.kill9()
-        } else {
-            ledger.stop()
+        match name {
+            "ledger-stopped" => ledger.stop(),
+            _ => ledger.kill9(),
         }
         assert!(!ledger.is_running());
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         ledger.restart();
+        let over = Instant::now();
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(round.turned_away_since(before) > 0, "nobody noticed that the ledger was away");
-        round.judge(&replicas, &ledger).await;
+        round.judge(over, &replicas, &ledger).await;
     }
 }
 
@@ -67,5 +66,5 @@ async fn connections_to_the_ledger_are_cut_late_silent_and_refused() {
         proxy.pass().await;
     }
     assert!(refused > 0 && swallowed > 0, "{refused} connections refused, {swallowed} bytes lost");
-    round.judge(&replicas, &ledger).await;
+    round.judge(Instant::now(), &replicas, &ledger).await;
 }

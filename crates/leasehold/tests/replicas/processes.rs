@@ -1,6 +1,6 @@
 //! Servers that are killed, that stand still, and that are replaced one after the other.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{Postgres, RedisServer};
 
@@ -18,7 +18,7 @@ async fn three_servers_without_a_gate_sell_everything_exactly_once() {
     let replicas = Replicas::start(|_| launch(&ledger.url()));
     let round = Round::begin("calm", &replicas).await;
     round.moment();
-    round.judge(&replicas, &ledger).await;
+    round.judge(Instant::now(), &replicas, &ledger).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,10 +35,11 @@ async fn one_is_killed_and_another_stands_still_for_longer_than_holds_last() {
     assert!(!replicas.servers[2].is_running());
     let meanwhile = round.done_since(before);
     replicas.servers[1].sigcont();
+    let over = Instant::now();
     replicas.restart(2);
 
     assert!(meanwhile > 50, "the third server went on: {meanwhile} requests done");
-    let count = round.judge(&replicas, &ledger).await;
+    let count = round.judge(over, &replicas, &ledger).await;
     assert!(count.unanswered > 0, "nobody was waiting for the servers that were killed and stood still");
 }
 
@@ -56,7 +57,7 @@ async fn all_are_replaced_one_after_the_other() {
         assert_ne!(replicas.servers[number].pid(), process);
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    round.judge(&replicas, &ledger).await;
+    round.judge(Instant::now(), &replicas, &ledger).await;
 }
 
 /// The kernel's letter for what a process is doing.

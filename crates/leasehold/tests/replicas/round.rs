@@ -75,10 +75,9 @@ impl Round {
             .count_since(moment, |operation| operation.answer().is_some_and(|answer| answer.status == 503))
     }
 
-    /// The fault is over: every server serves again, everything is sold exactly, and nothing shows a broken promise.
-    /// Returns what the buyers got until then.
-    pub(crate) async fn judge(mut self, replicas: &Replicas, ledger: &Postgres) -> RoundCount {
-        let over = Instant::now();
+    /// The fault was over at `over`: every server serves again, everything is sold exactly, and nothing shows a broken
+    /// promise. Returns what the buyers got until they stopped.
+    pub(crate) async fn judge(mut self, over: Instant, replicas: &Replicas, ledger: &Postgres) -> RoundCount {
         for number in 0..self.addresses.len() {
             self.wait_for_service(number, over).await;
         }
@@ -140,7 +139,7 @@ impl Round {
     }
 }
 
-/// An event that only [`Round::judge`] asks for, to see whether a server grants.
+/// An event that only the judgement asks for, to see whether a server grants.
 fn probed(name: &str) -> String {
     format!("{name}-probed")
 }
