@@ -7,9 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use leasehold_api::{BookingView, ConfirmHold, CreateHold, HoldView, ItemSpec};
+use leasehold_api::{BookingView, ConfirmHold, CreateEvent, CreateHold, HoldView, ItemSpec, SeatSpec};
 use leasehold_client::{Client, Request};
-use leasehold_testkit::Random;
 use tempfile::TempDir;
 
 /// A demo, and what it printed until it was ready.
@@ -120,12 +119,10 @@ fn signal(name: &str, pid: u32) {
 async fn buy(url: &str, seat: &str) -> Result<BookingView, String> {
     let mut client = Client::new(url);
     let body = CreateHold { items: vec![ItemSpec::seat(seat)], ..CreateHold::default() };
-    let key = format!("{seat}-{}", Random::seed_of_this_run("demo"));
-    let request = Request::post("/v1/events/arena/holds", &body).idempotency_key(&key);
+    let request = Request::post("/v1/events/gala/holds", &body);
     let answer = client.send(request).await.map_err(|error| error.to_string())?;
     let hold: HoldView = answer.json().map_err(|_| format!("{} {:?}", answer.status, answer.code()))?;
-    let body = ConfirmHold { order_ref: Some(key), ..ConfirmHold::default() };
-    let request = Request::post(format!("/v1/holds/{}/confirm", hold.hold_id), &body);
+    let request = Request::post(format!("/v1/holds/{}/confirm", hold.hold_id), &ConfirmHold::default());
     let answer =
         client.send(request.secret(hold.secret.unwrap())).await.map_err(|error| error.to_string())?;
     answer.json().map_err(|_| format!("{} {:?}", answer.status, answer.code()))
@@ -140,18 +137,21 @@ async fn it_sells_without_a_replica_and_leaves_no_process_behind() {
     assert_eq!(demo.servers("Redis master").len(), 3, "{:#?}", demo.printed);
     assert_eq!(demo.servers("Redis copy").len(), 3, "{:#?}", demo.printed);
 
-    // Every replica has what any of them sold. The crowd of the demo buys too, and mostly elsewhere in the house.
-    buy(&url, "320-5-13").await.unwrap();
+    // Every replica has what any of them sold. The crowd of the demo is at another event.
+    let seats = (1..=6).map(|number| SeatSpec::Id(format!("A-{number}"))).collect();
+    let event = CreateEvent { id: "gala".to_owned(), seats, ..CreateEvent::default() };
+    assert_eq!(Client::new(&url).send(Request::post("/v1/events", &event)).await.unwrap().status, 201);
+    buy(&url, "A-1").await.unwrap();
     for (replica, _) in &replicas {
-        let refused = buy(replica, "320-5-13").await.unwrap_err();
+        let refused = buy(replica, "A-1").await.unwrap_err();
         assert!(refused.contains("409") && refused.contains("seat-taken"), "{refused}");
     }
     signal("KILL", replicas[0].1);
     // As many connections as there were replicas, and then some: each one's turn comes.
-    for seat in ["320-5-14", "320-5-12", "320-5-11", "320-5-10"] {
+    for seat in ["A-2", "A-3", "A-4", "A-5"] {
         buy(&url, seat).await.unwrap();
     }
-    assert!(buy(&replicas[0].0, "320-5-9").await.is_err(), "the replica is gone");
+    assert!(buy(&replicas[0].0, "A-6").await.is_err(), "the replica is gone");
 
     signal("TERM", demo.process.id());
     let ended = tokio::task::block_in_place(|| demo.process.wait()).unwrap();
