@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -147,6 +148,13 @@ async fn it_sells_without_a_replica_and_leaves_no_process_behind() {
         assert!(refused.contains("409") && refused.contains("seat-taken"), "{refused}");
     }
     signal("KILL", replicas[0].1);
+    // A process that is being killed still takes connections for a moment, and never answers them.
+    let address = replicas[0].0.trim_start_matches("http://");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while TcpStream::connect(address).is_ok() {
+        assert!(Instant::now() < deadline, "the replica is gone");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     // As many connections as there were replicas, and then some: each one's turn comes.
     for seat in ["A-2", "A-3", "A-4", "A-5"] {
         buy(&url, seat).await.unwrap();
