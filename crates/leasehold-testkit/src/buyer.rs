@@ -162,19 +162,22 @@ impl Buyer {
                 let extend_ms = Some(1_000 + chance * 200);
                 Request::patch(path, &PatchHold { extend_ms, ..PatchHold::default() })
             }
-            10..15 => {
+            10..20 => {
                 let seat = ItemSpec::seat(self.random.pick(&self.shop.seats));
+                let unit = ItemSpec::pool(&self.shop.pool, 1);
                 let first = hold.items.first().cloned();
-                // More, something else, or less.
+                // More, something else, or less. Units are mostly free where seats are not: some of these are granted.
                 let (add, remove) = match chance {
-                    10..12 => (Some(seat), None),
-                    12..14 => (Some(seat), first),
-                    _ => (None, first),
+                    10..12 => (Some(unit), None),
+                    12..14 => (Some(seat), None),
+                    14 => (Some(seat), first),
+                    _ if hold.items.len() > 1 => (None, first),
+                    _ => (Some(unit), first),
                 };
                 let (add, remove) = (Vec::from_iter(add), Vec::from_iter(remove));
                 Request::patch(path, &PatchHold { add, remove, ..PatchHold::default() })
             }
-            15..35 => {
+            20..35 => {
                 hold.payment_ref = Some(payment_ref.clone());
                 let body = BeginPayment { payment_ref, max_wait_ms: Some(1_000 + chance * 100) };
                 Request::post(format!("{path}/payment"), &body)
