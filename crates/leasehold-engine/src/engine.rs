@@ -187,6 +187,10 @@ pub enum EngineError {
     Backup(String),
 }
 
+/// The bits of a new hold's id that are those of its key, if it has one: what is random in a UUID of version 7, but for
+/// twelve bits that keep two ids of one key and one millisecond apart.
+const KEY_IN_ID: u128 = (1 << 62) - 1;
+
 impl Request {
     /// A command without proof or key.
     pub fn new(command: Command) -> Self {
@@ -199,8 +203,12 @@ impl Request {
         self
     }
 
-    /// The same, repeatable.
+    /// The same, repeatable. A new hold's id then ends like the key: who has a seat tells who repeats a request for it.
     pub fn with_key(mut self, key: Option<IdempotencyKey>) -> Self {
+        if let (Command::CreateHold(create), Some(key)) = (&mut self.command, &key) {
+            let id = create.id.as_raw() & !KEY_IN_ID | key.scope & KEY_IN_ID;
+            create.id = HoldId::from_raw(id).unwrap_or(create.id);
+        }
         self.key = key;
         self
     }

@@ -83,6 +83,14 @@ fn gate_of(engine: &ClusterEngine) -> &GateMeters {
     engine.meters().gate.as_ref().expect("it has a gate")
 }
 
+fn key(scope: u128) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey { scope, fingerprint: 7 })
+}
+
+fn keys_of(house: &House, what: &str) -> Vec<String> {
+    house.redis.command(&["KEYS", &format!("*:{what}")])
+}
+
 fn taken(seats: &[u32]) -> Refusal {
     Refusal::SeatsTaken(seats.iter().map(|seat| SeatNo(*seat)).collect())
 }
@@ -211,7 +219,6 @@ async fn a_hold_that_is_over_is_not_in_the_way_for_a_moment() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repetition_is_recognised_before_its_own_hold_is_in_its_way() {
     let house = House::open().await;
-    let key = |scope| Some(IdempotencyKey { scope, fingerprint: 7 });
     for items in [vec![ItemRequest::Seat(SeatNo(5))], vec![ItemRequest::Pool(PoolNo(0), 10)]] {
         let scope = items.len() as u128 + u128::from(matches!(items[0], ItemRequest::Pool(..))) * 10;
         let ask = || hold_items(&house.venue, items.clone(), LONG_MS).with_key(key(scope));
@@ -238,15 +245,159 @@ async fn a_repetition_is_recognised_before_its_own_hold_is_in_its_way() {
     house.close().await;
 }
 
+/// Whoever has a seat or units, and whatever Redis has forgotten: who asks with a new key is turned away by the gate.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn losers_with_keys_cost_the_ledger_nothing_either() {
+    let mut house = House::open().await;
+    let held = hold(&house.one, house.seats(&[0, 1]).with_key(key(1))).await;
+    let sold = hold(&house.one, house.seats(&[2])).await;
+    house.one.execute(confirm(&*house.one, sold.id, None)).await.unwrap();
+    let block = CreateBlock {
+        id: new_block_id(),
+        event: house.venue.number,
+        items: vec![ItemRequest::Seat(SeatNo(3))],
+        reason: None,
+    };
+    house.one.execute(Request::new(Command::CreateBlock(block))).await.unwrap();
+    let floor = hold(&house.one, house.units(10).with_key(key(2))).await;
+    // Somebody goes away while the ledger decides, and gets the seat.
+    let (granted, admitted) = (house.one.meters().granted.get(), gate_of(&house.one).admitted.get());
+    house.ledger.pause();
+    let (engine, gone) = (Arc::clone(&house.one), house.seats(&[4]).with_key(key(3)));
+    let gone = tokio::spawn(async move { engine.execute(gone).await });
+    until("it is on its way to the ledger", || gate_of(&house.one).admitted.get() > admitted).await;
+    gone.abort();
+    assert!(gone.await.is_err_and(|gone| gone.is_cancelled()));
+    house.ledger.resume();
+    until("it is granted", || house.one.meters().granted.get() > granted).await;
+    let rebuilt =
+        || [&house.one, &house.other].iter().map(|engine| gate_of(engine).rebuilt.get()).sum::<u64>();
+    for (turn, forgets) in [false, true].into_iter().enumerate() {
+        if forgets {
+            let before = rebuilt();
+            house.redis.command::<()>(&["FLUSHALL"]);
+            refusal(house.other.execute(house.seats(&[0])).await);
+            refusal(house.other.execute(house.units(1)).await);
+            until("the section is known again", || rebuilt() > before).await;
+        }
+        let admitted = || [&house.one, &house.other].map(|engine| gate_of(engine).admitted.get());
+        let before = admitted();
+        for engine in [&house.one, &house.other] {
+            for (place, seat) in [0, 1, 2, 3, 4].into_iter().enumerate() {
+                let request = house.seats(&[seat]).with_key(key((100 * turn + place + 10) as u128));
+                assert_eq!(refusal(engine.execute(request).await), taken(&[seat]));
+            }
+            let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
+            let request = house.units(1).with_key(key(100 * turn as u128 + 20));
+            assert_eq!(refusal(engine.execute(request).await), short);
+        }
+        assert_eq!(admitted(), before, "the gate turned them all away");
+        // And who asks again gets what it got.
+        let again = |request: Request, scope| hold(&house.other, request.with_key(key(scope)));
+        assert_eq!(again(house.seats(&[0, 1]), 1).await.id, held.id);
+        assert_eq!(again(house.units(10), 2).await.id, floor.id);
+        again(house.seats(&[4]), 3).await;
+    }
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_got_the_last_units_while_redis_stood_still_is_recognised_afterwards() {
+    let mut house = House::open().await;
+    hold(&house.one, house.units(9)).await;
+    house.redis.pause();
+    let begun = Instant::now();
+    let last = hold(&house.one, house.units(1).with_key(key(1))).await;
+    for (scope, seat) in (2..).zip(0..10) {
+        hold(&house.one, house.seats(&[seat]).with_key(key(scope))).await;
+    }
+    // The first ones wait until they give up, the others do not wait.
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(gate_of(&house.one).up.get(), 0);
+    house.redis.resume();
+    // Asked by this server, the gate learns that it does not know every key.
+    let short = async || match house.one.execute(house.units(1)).await {
+        Err(EngineError::Refused(Refusal::PoolShort { .. })) => {}
+        other => panic!("{other:?}"),
+    };
+    let refused = house.refused();
+    let deadline = Instant::now() + PATIENCE;
+    while house.refused() == refused {
+        assert!(Instant::now() < deadline, "the gate is used again");
+        short().await;
+    }
+    assert_eq!(hold(&house.other, house.units(1).with_key(key(1))).await.id, last.id);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_is_wrong_for_whatever_reason_is_doubted_and_put_right() {
+    let house = House::open().await;
+    let held = hold(&house.one, house.seats(&[1])).await;
+    until("it is noted", || keys_of(&house, "seats").len() == 1).await;
+    let key = keys_of(&house, "seats").remove(0);
+    // Of a version that the ledger has not, taken by nobody, and to be believed for a moment.
+    let (seconds, _): (u64, u64) = house.redis.command(&["TIME"]);
+    let wrong = format!("999999 t {} 0123456789abcdef", seconds * 1_000 + 1_500);
+    house.redis.command::<()>(&["HSET", &key, "0", &wrong]);
+    assert_eq!(refusal(house.other.execute(house.seats(&[0])).await), taken(&[0]), "believed");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match house.other.execute(house.seats(&[0])).await {
+            Ok(_) => break,
+            Err(EngineError::Refused(Refusal::SeatsTaken(_))) => assert!(Instant::now() < deadline),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    let version = |seat: &str| {
+        let entry: String = house.redis.command(&["HGET", &key, seat]);
+        entry.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    until("it is put right", || version("0") < 100).await;
+    house.one.execute(release(&*house.one, held.id)).await.unwrap();
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn best_seats_of_an_event_without_any_are_refused_without_the_ledger() {
+    let mut house = House::open().await;
+    let best = |section| hold_items(&house.venue, vec![ItemRequest::Best { count: 2, section }], LONG_MS);
+    let all: Vec<u32> = (0..20).collect();
+    for seats in all.chunks(10) {
+        hold(&house.one, house.seats(seats)).await;
+    }
+    let none = Refusal::NotTogether { available: 0, returning: 20 };
+    let asked = Instant::now();
+    assert_eq!(refusal(house.one.execute(best(None)).await), none, "by the ledger");
+    let admitted = gate_of(&house.one).admitted.get();
+    let mut turned_away = 0;
+    while asked.elapsed() < Duration::from_millis(200) {
+        assert_eq!(refusal(house.one.execute(best(None)).await), none);
+        turned_away += 1;
+    }
+    let let_through = gate_of(&house.one).admitted.get() - admitted;
+    assert!(let_through <= 1 + turned_away / 10, "{let_through} of {turned_away} were let through");
+    // Sold out, it is refused from memory.
+    let holds = house.one.holds(&house.venue, 0, 10).await.unwrap();
+    for held in holds.items {
+        house.one.execute(confirm(&*house.one, held.1.id, None)).await.unwrap();
+    }
+    house.ledger.pause();
+    let gone = Refusal::NotTogether { available: 0, returning: 0 };
+    assert_eq!(house.one.gate(&house.venue, &[ItemRequest::Best { count: 2, section: None }]), Some(gone));
+    house.ledger.resume();
+    house.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_gate_is_built_again_from_the_ledger() {
     let house = House::open().await;
-    hold(&house.one, house.seats(&[0, 1, 2, 10])).await;
-    house.redis.command::<()>(&["FLUSHALL"]);
     let rebuilt = || gate_of(&house.one).rebuilt.get();
-    let before = rebuilt();
+    hold(&house.one, house.seats(&[0, 1, 2, 10])).await;
+    until("both sections are written", || rebuilt() == 2).await;
+    house.redis.command::<()>(&["FLUSHALL"]);
     hold(&house.one, house.seats(&[4])).await;
-    until("the section is written anew", || rebuilt() == before + 1).await;
+    until("the section is written anew", || rebuilt() == 3).await;
     let (refused, admitted) = (house.refused(), gate_of(&house.other).admitted.get());
     assert_eq!(refusal(house.other.execute(house.seats(&[0, 1])).await), taken(&[0, 1]));
     assert_eq!((house.refused(), gate_of(&house.other).admitted.get()), (refused + 1, admitted));

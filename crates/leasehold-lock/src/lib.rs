@@ -33,6 +33,7 @@ mod lease;
 /// A connection to Redis and scripts on it, for what is built beside locks.
 #[cfg(feature = "redis")]
 pub mod link {
+    pub use crate::redis::keys::{SLOTS, slot};
     pub use crate::redis::link::{Link, Lua};
 }
 mod locker;

@@ -1,11 +1,15 @@
 //! Halls: what this server knows of each event it was asked about. Its fixed part, and its feed.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hashbrown::HashMap;
-use leasehold_core::{Epoch, EventState, HoldId, Kind, Policy, PoolCounts, PoolNo, SeatNo, SeatStatus};
+use leasehold_core::{
+    Epoch, EventState, HoldId, ItemRequest, Kind, Policy, PoolCounts, PoolNo, Refusal, SeatNo, SeatStatus,
+    SectionNo, best_seats,
+};
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
@@ -28,6 +32,10 @@ pub(crate) struct Hall {
     pub(crate) venue: Arc<Venue>,
     pub(crate) feed: Arc<Feed>,
     rules: Mutex<Rules>,
+    /// The sections, none for all of them, in which the ledger found no seats together, and until when that is believed.
+    no_best: Mutex<HashMap<Option<SectionNo>, Instant>>,
+    /// A key of a hold of units could not be marked at the gate, and the gate does not know.
+    unmarked: AtomicBool,
 }
 
 /// An event's rules as far as this server knows, and the version that made them.
@@ -70,6 +78,36 @@ impl Hall {
         *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
+    pub(crate) fn note_no_best(&self, section: Option<SectionNo>, until: Instant) {
+        self.no_best.lock().unwrap_or_else(PoisonError::into_inner).insert(section, until);
+    }
+
+    /// Why the best seats cannot be had, if the ledger said so a moment ago and nothing has become free since.
+    pub(crate) fn no_best(&self, items: &[ItemRequest], now: Instant) -> Option<Refusal> {
+        items.iter().find_map(|item| {
+            let ItemRequest::Best { count, section } = *item else { return None };
+            let until = self.no_best.lock().unwrap_or_else(PoisonError::into_inner).get(&section).copied()?;
+            if now >= until {
+                return None;
+            }
+            self.feed.look(|summary, statuses| {
+                let is_free = |seat: SeatNo| statuses[seat.0 as usize] == SeatStatus::Free;
+                let counts = &summary.counts;
+                let none =
+                    counts.free == 0 || best_seats(&self.venue.layout, count, section, is_free).is_none();
+                none.then_some(Refusal::NotTogether { available: counts.free, returning: counts.held })
+            })
+        })
+    }
+
+    /// Whether a key went unmarked until now, and whether one does from now on.
+    pub(crate) fn note_unmarked(&self, is_so: bool) -> bool {
+        if !is_so && !self.unmarked.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.unmarked.swap(is_so, Ordering::Relaxed)
+    }
+
     /// Tells the readers what happened; false when there is a gap.
     pub(crate) fn follow(&self, changes: Vec<Followed>) -> bool {
         for (change, rules) in &changes {
@@ -106,6 +144,11 @@ impl Halls {
         self.read().by_number.values().cloned().collect()
     }
 
+    /// How many those are.
+    pub(crate) fn count(&self) -> usize {
+        self.read().by_number.len()
+    }
+
     /// The hall with this number, loaded when it is not known yet; none when there is no such event.
     pub(crate) async fn get(&self, client: &Client, number: i32) -> Result<Option<Arc<Hall>>, CallError> {
         if let Some(hall) = self.known(number) {
@@ -134,6 +177,8 @@ impl Halls {
             venue: Arc::new(venue),
             feed: Arc::new(feed),
             rules: Mutex::new(standing.rules),
+            no_best: Mutex::default(),
+            unmarked: AtomicBool::new(false),
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // There is one hall for all.

@@ -64,7 +64,7 @@ pub(crate) use sight::Sight;
 use self::connection::{CALL_TIME_MAX, CallError, with_reasons, within};
 use self::desk::Job;
 use self::follower::Follower;
-use self::gate::Gate;
+use self::gate::{Claim, Gate};
 use self::halls::{Hall, Halls};
 use self::migrate::MigrateError;
 use self::shared::{Reader, Shared};
@@ -79,6 +79,9 @@ use crate::{
 ///
 /// One event's transactions follow one another; a second one waits at the ledger while the first is being made durable.
 const WRITERS: usize = 3;
+
+/// How long whoever was refused waits until the gate knows that.
+const SETTLE_TIME_MAX: Duration = Duration::from_millis(250);
 
 /// How to open a ledger.
 #[derive(Clone)]
@@ -221,14 +224,46 @@ impl ClusterEngine {
 
     /// Has the workers carry it out.
     async fn carry_out(&self, request: Request) -> Result<Done, EngineError> {
+        let answer = self.submit(request)?;
+        answered(answer, &self.shared).await
+    }
+
+    /// The same for a new hold that may have claimed something: the gate learns the answer even if the caller goes away, and
+    /// whoever got what it wanted does not wait for that.
+    async fn carry_out_claimed(
+        &self,
+        request: Request,
+        gate: &Arc<Gate>,
+        hall: Arc<Hall>,
+        claim: Option<Claim>,
+    ) -> Result<Done, EngineError> {
+        let answer = self.submit(request);
+        let (gate, shared) = (Arc::clone(gate), Arc::clone(&self.shared));
+        let (sender, done) = oneshot::channel();
+        tokio::spawn(async move {
+            let done = match answer {
+                Ok(answer) => answered(answer, &shared).await,
+                Err(error) => Err(error),
+            };
+            let Some(settlement) = gate.settlement(&hall, claim, done.as_ref()) else {
+                let _ = sender.send(done);
+                return;
+            };
+            let mut settling = std::pin::pin!(gate.settle(settlement));
+            // Who is refused may ask again at once, and shall not be refused because of this very question.
+            let settled = done.is_err() && tokio::time::timeout(SETTLE_TIME_MAX, &mut settling).await.is_ok();
+            let _ = sender.send(done);
+            if !settled {
+                settling.await;
+            }
+        });
+        done.await.unwrap_or(Err(EngineError::Unknown))
+    }
+
+    fn submit(&self, request: Request) -> Result<oneshot::Receiver<Result<Done, EngineError>>, EngineError> {
         let (sender, receiver) = oneshot::channel();
         self.push(Job { request: Box::new(request), reply: sender, in_doubt: false })?;
-        // A worker answers everything it took, unless it was ended in the middle of it.
-        let done = receiver.await.map_err(|_| EngineError::Unknown)?;
-        if done.as_ref().is_ok_and(|done| done.replayed) {
-            self.shared.meters.replayed.inc();
-        }
-        done
+        Ok(receiver)
     }
 
     fn push(&self, job: Job) -> Result<(), EngineError> {
@@ -246,6 +281,18 @@ impl ClusterEngine {
             Err(mpsc::error::TrySendError::Closed(_)) => Err(EngineError::Closed),
         }
     }
+}
+
+/// A worker's answer. It answers everything it took, unless it was ended in the middle of it.
+async fn answered(
+    answer: oneshot::Receiver<Result<Done, EngineError>>,
+    shared: &Shared,
+) -> Result<Done, EngineError> {
+    let done = answer.await.map_err(|_| EngineError::Unknown)?;
+    if done.as_ref().is_ok_and(|done| done.replayed) {
+        shared.meters.replayed.inc();
+    }
+    done
 }
 
 /// Why these items cannot be had, whatever becomes of the holds there are.
@@ -270,7 +317,13 @@ fn plainly_refused(summary: &EventSummary, seats: &[SeatStatus], items: &[ItemRe
                     short = short.or(Some(Refusal::PoolShort { pool, available, returning }));
                 }
             }
-            ItemRequest::Best { .. } => {}
+            ItemRequest::Best { count, section: None } => {
+                let (available, returning) = (summary.counts.free, summary.counts.held);
+                if available + returning < count {
+                    short = short.or(Some(Refusal::NotTogether { available, returning }));
+                }
+            }
+            ItemRequest::Best { section: Some(_), .. } => {}
         }
     }
     match taken.is_empty() {
@@ -337,25 +390,21 @@ impl Engine for ClusterEngine {
             self.require_secret(hold, request.secret)?;
         }
         let Some(gate) = &self.gate else { return self.carry_out(request).await };
-        let claim = match &request.command {
-            Command::CreateHold(create) => match self.shared.halls.known(create.event.0.cast_signed()) {
-                Some(hall) => gate.enter(&hall, create, request.key).await.inspect_err(|refusal| {
-                    self.shared.meters.refused(refusal);
-                })?,
-                None => None,
-            },
-            _ => None,
-        };
-        let done = self.carry_out(request).await;
-        let hall = match (&claim, &done) {
-            (Some(claim), _) => Some(Arc::clone(&claim.hall)),
-            (None, Ok(done)) => self.shared.halls.known(done.venue.number.0.cast_signed()),
-            (None, Err(_)) => None,
-        };
-        if let Some(hall) = hall {
-            gate.settle(&hall, claim, &done).await;
+        if let Command::CreateHold(create) = &request.command
+            && let Some(hall) = self.shared.halls.known(create.event.0.cast_signed())
+        {
+            let entered = gate.enter(&hall, create, request.key).await;
+            let claim = entered.inspect_err(|refusal| self.shared.meters.refused(refusal))?;
+            return self.carry_out_claimed(request, gate, hall, claim).await;
         }
-        done
+        let done = self.carry_out(request).await?;
+        if let Some(hall) = self.shared.halls.known(done.venue.number.0.cast_signed())
+            && let Some(settlement) = gate.settlement(&hall, None, Ok(&done))
+        {
+            // What was given back can be had at once.
+            gate.settle(settlement).await;
+        }
+        Ok(done)
     }
 
     async fn event(&self, venue: &Venue) -> Result<EventSummary, EngineError> {

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use crate::error::StoreError;
 use crate::name::LockName;
 
-const SLOTS: u16 = 16_384;
+/// Slots of a cluster.
+pub const SLOTS: u16 = 16_384;
 /// What our own keys begin with; a listing skips them.
 pub(crate) const OWN_PREFIX: &str = "leasehold:";
 
@@ -76,7 +77,7 @@ pub(crate) fn heard(lock: &str, slot: u16) -> String {
 }
 
 /// The slot of a key, as the cluster computes it: what stands in the first braces counts, if anything does.
-pub(crate) fn slot(key: &str) -> u16 {
+pub fn slot(key: &str) -> u16 {
     let hashed = key
         .split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))

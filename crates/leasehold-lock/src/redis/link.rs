@@ -119,7 +119,8 @@ impl Link {
         }
     }
 
-    pub(super) fn is_cluster(&self) -> bool {
+    /// Whether its servers share the keys by their slots.
+    pub fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster { .. })
     }
 

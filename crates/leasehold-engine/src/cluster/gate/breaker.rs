@@ -1,4 +1,4 @@
-//! The breaker: when Redis fails, callers stop asking it for a while and go straight to the ledger.
+//! A breaker: when a part of Redis fails, callers stop asking it for a while and go straight to the ledger.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Breaker {
     pub(super) fn succeeded(&self) {
         self.failures.store(0, Ordering::Relaxed);
         if self.try_at.swap(0, Ordering::Relaxed) != 0 {
-            tracing::info!("the gate answers again");
+            tracing::info!("a part of the gate answers again");
         }
     }
 
@@ -48,7 +48,7 @@ impl Breaker {
         }
         let try_at = self.millis() + OPEN_TIME.as_millis() as u64;
         if self.try_at.swap(try_at, Ordering::Relaxed) == 0 {
-            tracing::warn!("the gate does not answer: everything goes straight to the ledger");
+            tracing::warn!("a part of the gate does not answer: what is there goes straight to the ledger");
         }
     }
 

@@ -3,18 +3,23 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use leasehold_core::{Layout, PoolNo, SeatNo};
+use leasehold_core::{Layout, PoolNo, SeatNo, SectionNo};
 
 use super::super::halls::Hall;
+use super::doubts::Owner;
 
 /// What a new hold asks for, and how much of it was claimed: sections first, then pools.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) hall: Arc<Hall>,
-    pub(super) who: String,
+    pub(super) who: Owner,
     pub(super) sections: Vec<(u32, Vec<SeatNo>)>,
     pub(super) pools: Vec<(PoolNo, u32)>,
     pub(super) claimed: usize,
+    /// The sections of which it wants the best seats; none stands for all of them.
+    pub(super) best: Vec<Option<SectionNo>>,
+    /// What makes it repeatable.
+    pub(super) scope: Option<u128>,
 }
 
 impl Claim {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use leasehold_lock::link::{Link, Lua};
+use leasehold_lock::link::{Link, Lua, SLOTS, slot};
 use tokio::sync::oneshot;
 
 use super::breaker::Breaker;
@@ -20,6 +20,8 @@ pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_millis(250);
 const ASKS_MAX: usize = 128;
 /// Asks that wait for one key; whoever comes then goes straight to the ledger.
 const WAITING_MAX: usize = 8_192;
+/// Parts of a cluster's slots, each with a breaker of its own: a master that is away concerns its own slots.
+const PARTS: usize = 16;
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +29,8 @@ pub(super) enum Script {
     Claim,
     Note,
     Units,
+    IsMarked,
+    Mark,
 }
 
 /// Redis did not answer, or is not asked at the moment.
@@ -41,7 +45,7 @@ pub(super) struct Lanes {
     units: Lua,
     is_marked: Lua,
     mark: Lua,
-    breaker: Breaker,
+    breakers: Vec<Breaker>,
     meters: GateMeters,
     /// The asks that wait, for each key that a task is sending for.
     waiting: Mutex<HashMap<Lane, Vec<Ask>>>,
@@ -57,6 +61,7 @@ struct Ask {
 
 impl Lanes {
     pub(super) fn new(link: Link, meters: GateMeters) -> Self {
+        let parts = if link.is_cluster() { PARTS } else { 1 };
         Self {
             link,
             claim: Lua::new(include_str!("scripts/claim.lua")),
@@ -64,7 +69,7 @@ impl Lanes {
             units: Lua::new(include_str!("scripts/units.lua")),
             is_marked: Lua::new("return {{redis.call('EXISTS', KEYS[1])}}"),
             mark: Lua::new("redis.call('SET', KEYS[1], '1', 'PX', ARGV[1]) return {}"),
-            breaker: Breaker::new(),
+            breakers: std::iter::repeat_with(Breaker::new).take(parts).collect(),
             meters,
             waiting: Mutex::default(),
         }
@@ -77,7 +82,7 @@ impl Lanes {
         key: String,
         args: Vec<String>,
     ) -> Result<Vec<i64>, Away> {
-        if !self.breaker.allows() {
+        if !self.breaker(&key).allows() {
             return Err(Away);
         }
         let (sender, answer) = oneshot::channel();
@@ -104,36 +109,43 @@ impl Lanes {
         }
     }
 
-    /// Whether Redis is not asked at the moment.
-    pub(super) fn is_away(&self) -> bool {
-        self.breaker.is_open()
+    /// Whether Redis is not asked about this key at the moment.
+    pub(super) fn is_away(&self, key: &str) -> bool {
+        self.breaker(key).is_open()
     }
 
     /// Whether a key is marked.
-    pub(super) async fn is_marked(&self, key: &str) -> Result<bool, Away> {
-        let answers = self.run(&self.is_marked, key, &[]).await?;
+    pub(super) async fn is_marked(self: &Arc<Self>, key: &str) -> Result<bool, Away> {
+        let answers = self.run_alone(Script::IsMarked, key, Vec::new()).await?;
         Ok(answers.first().is_some_and(|answer| answer == &[1]))
     }
 
     /// Marks a key for a while.
-    pub(super) async fn mark(&self, key: &str, time: Duration) -> Result<(), Away> {
-        self.run(&self.mark, key, &[&time.as_millis().to_string()]).await.map(drop)
+    pub(super) async fn mark(self: &Arc<Self>, key: &str, time: Duration) -> Result<(), Away> {
+        self.run_alone(Script::Mark, key, vec![time.as_millis().to_string()]).await.map(drop)
+    }
+
+    async fn run_alone(
+        self: &Arc<Self>,
+        script: Script,
+        key: &str,
+        args: Vec<String>,
+    ) -> Result<Vec<Vec<i64>>, Away> {
+        match self.breaker(key).allows() {
+            true => self.run(script, key.into(), args).await,
+            false => Err(Away),
+        }
     }
 
     /// Sends batch after batch until nothing waits.
     async fn send(self: Arc<Self>, lane: Lane) {
-        let (script, key) = &lane;
+        let (script, key) = lane.clone();
         loop {
             // Everybody who is about to ask gets the chance to be in it.
             tokio::task::yield_now().await;
-            let Some(asks) = self.next(&lane) else { return };
-            let args: Vec<&str> = asks.iter().flat_map(|ask| &ask.args).map(String::as_str).collect();
-            let script = match script {
-                Script::Claim => &self.claim,
-                Script::Note => &self.note,
-                Script::Units => &self.units,
-            };
-            let answers = self.run(script, key, &args).await.unwrap_or_default();
+            let Some(mut asks) = self.next(&lane) else { return };
+            let args = asks.iter_mut().flat_map(|ask| std::mem::take(&mut ask.args)).collect();
+            let answers = self.run(script, Arc::clone(&key), args).await.unwrap_or_default();
             // Those without an answer learn it from the sender that is dropped.
             for (ask, answer) in asks.into_iter().zip(answers) {
                 let _ = ask.answer.send(answer);
@@ -154,26 +166,48 @@ impl Lanes {
         Some(waiting.drain(..count).collect())
     }
 
-    async fn run(&self, script: &Lua, key: &str, args: &[&str]) -> Result<Vec<Vec<i64>>, Away> {
-        let keys = [key];
-        let running = self.link.run(script, &keys, args);
+    /// Runs a script. A call that takes too long is not waited for, but goes on: its end tells the link what is wrong.
+    async fn run(
+        self: &Arc<Self>,
+        script: Script,
+        key: Arc<str>,
+        args: Vec<String>,
+    ) -> Result<Vec<Vec<i64>>, Away> {
+        let (lanes, asked) = (Arc::clone(self), Arc::clone(&key));
+        let running =
+            tokio::spawn(async move { lanes.link.run(lanes.text(script), &[&*asked], &args).await });
+        let breaker = self.breaker(&key);
         let result = match tokio::time::timeout(ANSWER_TIME_MAX, running).await {
-            Ok(Ok(answer)) => {
-                self.breaker.succeeded();
+            Ok(Ok(Ok(answer))) => {
+                breaker.succeeded();
                 Ok(answer)
             }
-            Ok(Err(error)) => {
+            Ok(Ok(Err(error))) => {
                 tracing::debug!(%error, "the gate failed");
                 Err(Away)
             }
-            Err(_) => Err(Away),
+            Ok(Err(_)) | Err(_) => Err(Away),
         };
         if result.is_err() {
             self.meters.failures.inc();
-            self.breaker.failed();
+            breaker.failed();
         }
-        self.meters.up.set(i64::from(!self.breaker.is_open()));
+        self.meters.up.set(i64::from(!self.breakers.iter().any(Breaker::is_open)));
         result
+    }
+
+    fn text(&self, script: Script) -> &Lua {
+        match script {
+            Script::Claim => &self.claim,
+            Script::Note => &self.note,
+            Script::Units => &self.units,
+            Script::IsMarked => &self.is_marked,
+            Script::Mark => &self.mark,
+        }
+    }
+
+    fn breaker(&self, key: &str) -> &Breaker {
+        &self.breakers[usize::from(slot(key)) * self.breakers.len() / usize::from(SLOTS)]
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<Lane, Vec<Ask>>> {

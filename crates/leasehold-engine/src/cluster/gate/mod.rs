@@ -11,6 +11,7 @@
 mod breaker;
 mod claim;
 mod doubts;
+mod keys;
 mod lanes;
 mod meters;
 
@@ -18,13 +19,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hashbrown::HashSet;
-use leasehold_core::{CreateHold, Item, PoolNo, Refusal, SeatNo, SeatStatus};
+use leasehold_core::{CreateHold, Item, ItemRequest, PoolNo, Refusal, SeatNo, SeatStatus};
 use leasehold_lock::link::Link;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::claim::{Claim, Units, sections};
-use self::doubts::{DOUBT_AFTER, Doubts, UNITS_DOUBT_AFTER};
+pub(crate) use self::claim::Claim;
+use self::claim::{Units, sections};
+use self::doubts::{DOUBT_AFTER, Doubts, Owner, UNITS_DOUBT_AFTER};
+use self::keys::Keys;
 use self::lanes::{Away, Lanes, Script};
 pub use self::meters::GateMeters;
 use super::halls::Hall;
@@ -49,6 +52,7 @@ pub(crate) struct Gate {
     ledger: String,
     shared: Arc<Shared>,
     meters: GateMeters,
+    keys: Keys,
     /// Sections that are being written anew, each with its event.
     rebuilding: Mutex<HashSet<(u32, u32)>>,
 }
@@ -61,6 +65,7 @@ impl Gate {
             ledger: format!("{}.{}", ledger.simple(), shared.halls.epoch().0),
             shared: Arc::clone(shared),
             meters,
+            keys: Keys::default(),
             rebuilding: Mutex::default(),
         }
     }
@@ -73,21 +78,26 @@ impl Gate {
         key: Option<IdempotencyKey>,
     ) -> Result<Option<Claim>, Refusal> {
         let Some(wanted) = asked(create, hall, &hall.rules()) else { return Ok(None) };
-        let who = key.map_or(create.id.as_raw(), |key| key.scope);
+        let best = create.items.iter().filter_map(|item| match item {
+            ItemRequest::Best { section, .. } => Some(*section),
+            ItemRequest::Seat(_) | ItemRequest::Pool(..) => None,
+        });
         let mut claim = Claim {
             hall: Arc::clone(hall),
-            who: format!("{:016x}", who as u64),
+            who: Owner::of(create.id),
             sections: sections(&hall.venue.layout, wanted.seats),
             pools: wanted.pools,
             claimed: 0,
+            best: best.collect(),
+            scope: key.map(|key| key.scope),
         };
         let marker = key.map(|key| format!("leasehold:gate:{{{}.{:032x}}}", self.ledger, key.scope));
         let entered = match &marker {
-            None => self.claim_all(&mut claim, false).await,
+            None => self.claim_all(&mut claim, create).await,
             Some(marker) => {
                 // A repetition is recognised before its own hold can be in its way.
                 let (is_marked, entered) =
-                    tokio::join!(self.lanes.is_marked(marker), self.claim_all(&mut claim, true));
+                    tokio::join!(self.lanes.is_marked(marker), self.claim_all(&mut claim, create));
                 match is_marked {
                     Ok(false) => entered,
                     Ok(true) | Err(Away) => Ok(Ok(())),
@@ -99,35 +109,31 @@ impl Gate {
                 self.meters.refused.inc();
                 return Err(refusal);
             }
-            Ok(Ok(())) => {
-                self.meters.admitted.inc();
-            }
             // Without Redis the ledger decides alone, and slower.
-            Err(Away) => return Ok(Some(claim)),
-        }
+            Ok(Ok(())) | Err(Away) => self.meters.admitted.inc(),
+        };
         if let Some(marker) = marker {
             // Before the ledger can have granted it.
-            let _ = self.lanes.mark(&marker, MARK_TIME).await;
+            let marked = self.lanes.mark(&marker, MARK_TIME).await;
+            if marked.is_err() && !claim.pools.is_empty() {
+                hall.note_unmarked(true);
+            }
         }
         Ok(Some(claim))
     }
 
-    /// Notes what the ledger said, and ends the claim.
-    pub(crate) async fn settle(
-        self: &Arc<Self>,
+    /// What is to be noted of what the ledger said. None: nobody knows what it was, and the claim ends by itself.
+    pub(crate) fn settlement(
+        &self,
         hall: &Arc<Hall>,
         claim: Option<Claim>,
-        done: &Result<Done, EngineError>,
-    ) {
-        if matches!(done, Err(EngineError::Unknown)) {
-            // The claim ends by itself.
-            return;
-        }
-        let (items, life) = match done {
+        done: Result<&Done, &EngineError>,
+    ) -> Option<Settlement> {
+        let (items, life, owner) = match done {
             Ok(done) => outcome_items(done),
-            Err(_) => (&[][..], None),
+            Err(EngineError::Unknown) => return None,
+            Err(_) => (&[][..], DOUBT_AFTER, Owner::Unknown),
         };
-        let is_granted = claim.is_some() && done.as_ref().is_ok_and(|done| !done.replayed);
         let (mut seats, mut units): (Vec<SeatNo>, Vec<(PoolNo, u32)>) = (Vec::new(), Vec::new());
         for item in items {
             match *item {
@@ -135,29 +141,45 @@ impl Gate {
                 Item::Pool { pool, .. } => units.push((pool, 0)),
             }
         }
-        let mut who = "-".to_owned();
+        let mut who = Owner::Nobody;
         if let Some(claim) = claim {
             seats.extend(claim.sections.iter().flat_map(|(_, seats)| seats));
             units = claim.pools_claimed().collect();
             who = claim.who;
+            if matches!(done, Err(EngineError::Refused(Refusal::NotTogether { .. }))) {
+                let until = Instant::now() + UNITS_DOUBT_AFTER;
+                claim.best.iter().for_each(|section| hall.note_no_best(*section, until));
+            }
         }
-        let owner = if is_granted { who.as_str() } else { "?" };
         let is_taken = matches!(
             done,
             Err(EngineError::Refused(
                 Refusal::SeatsTaken(_) | Refusal::PoolShort { .. } | Refusal::NotTogether { .. }
             ))
         );
-        let doubts = match is_taken && !self.lanes.is_away() {
-            true => Doubts::of_ledger(&self.shared, &hall.venue, &seats).await,
-            false => Doubts::after(life.unwrap_or(DOUBT_AFTER)),
+        let sections = sections(&hall.venue.layout, seats);
+        Some(Settlement { hall: Arc::clone(hall), who, sections, units, doubt: (life, owner), is_taken })
+    }
+
+    /// Notes it, and ends the claim.
+    pub(crate) async fn settle(self: &Arc<Self>, settlement: Settlement) {
+        let Settlement { hall, who, sections, units, doubt: (life, owner), is_taken } = settlement;
+        let keys = sections.iter().map(|(section, _)| self.section_key(&hall, *section));
+        let mut keys = keys.chain((!units.is_empty()).then(|| self.pools_key(&hall)));
+        let looks = is_taken && keys.any(|key| !self.lanes.is_away(&key));
+        let doubts = match looks {
+            true => {
+                let seats: Vec<SeatNo> = sections.iter().flat_map(|(_, seats)| seats).copied().collect();
+                Doubts::of_ledger(&self.shared, &hall.venue, &seats).await
+            }
+            false => Doubts::after(life, owner),
         };
-        for (section, seats) in sections(&hall.venue.layout, seats) {
-            self.note(hall, section, &who, owner, &seats, &doubts).await;
+        for (section, seats) in sections {
+            self.note(&hall, section, who, &seats, &doubts).await;
         }
         let what = if is_taken { Units::NoteRefusal } else { Units::NoteGrant };
         for (pool, claimed) in units {
-            let _ = self.units(hall, what, pool, claimed, false, doubts.units).await;
+            let _ = self.units(&hall, what, pool, claimed, false, doubts.units).await;
         }
     }
 
@@ -165,8 +187,9 @@ impl Gate {
     async fn claim_all(
         self: &Arc<Self>,
         claim: &mut Claim,
-        may_repeat: bool,
+        create: &CreateHold,
     ) -> Result<Result<(), Refusal>, Away> {
+        let may_repeat = claim.scope.is_some();
         let mut taken = Vec::new();
         for (section, seats) in &claim.sections {
             // When one is taken the others are only looked at, to name all of them.
@@ -176,10 +199,14 @@ impl Gate {
             }
             taken.extend(found);
         }
-        let mut refusal = None;
-        if taken.is_empty() {
+        let mut refusal = match taken.is_empty() {
+            true if claim.sections.is_empty() => claim.hall.no_best(&create.items, Instant::now()),
+            true => None,
+            false => Some(Refusal::SeatsTaken(taken)),
+        };
+        if refusal.is_none() {
             for &(pool, quantity) in &claim.pools {
-                refusal = self.claim_units(&claim.hall, pool, quantity, may_repeat).await?;
+                refusal = self.claim_units(&claim.hall, pool, quantity, claim.scope).await?;
                 if refusal.is_some() {
                     // One of the seats may only have been doubted, and what is said of seats comes first.
                     refusal = refusal.filter(|_| claim.sections.is_empty());
@@ -187,8 +214,6 @@ impl Gate {
                 }
                 claim.claimed += 1;
             }
-        } else {
-            refusal = Some(Refusal::SeatsTaken(taken));
         }
         let Some(refusal) = refusal else { return Ok(Ok(())) };
         self.give_back(claim).await;
@@ -199,7 +224,8 @@ impl Gate {
         let pools: Vec<(PoolNo, u32)> = claim.pools_claimed().filter(|(_, quantity)| *quantity > 0).collect();
         let claimed = std::mem::take(&mut claim.claimed);
         for (section, seats) in claim.sections.iter().take(claimed) {
-            self.note(&claim.hall, *section, &claim.who, "?", seats, &Doubts::after(DOUBT_AFTER)).await;
+            self.note(&claim.hall, *section, claim.who, seats, &Doubts::after(DOUBT_AFTER, Owner::Unknown))
+                .await;
         }
         for (pool, quantity) in pools {
             let _ = self.units(&claim.hall, Units::NoteGrant, pool, quantity, false, UNITS_DOUBT_AFTER).await;
@@ -215,7 +241,7 @@ impl Gate {
         claims: bool,
         may_repeat: bool,
     ) -> Result<Vec<SeatNo>, Away> {
-        let mut args = vec![claim.who.clone(), flag(claims), flag(may_repeat)];
+        let mut args = vec![claim.who.to_string(), flag(claims), flag(may_repeat)];
         claim.hall.feed.look(|summary, statuses| {
             args.extend([summary.version.number.to_string(), seats.len().to_string()]);
             for seat in seats {
@@ -238,14 +264,20 @@ impl Gate {
         hall: &Hall,
         pool: PoolNo,
         quantity: u32,
-        may_repeat: bool,
+        scope: Option<u128>,
     ) -> Result<Option<Refusal>, Away> {
         let begun = Instant::now();
         loop {
             let answer =
-                self.units(hall, Units::Claim, pool, quantity, may_repeat, UNITS_DOUBT_AFTER).await?;
+                self.units(hall, Units::Claim, pool, quantity, scope.is_some(), UNITS_DOUBT_AFTER).await?;
             match answer[..] {
-                [1, available, returning] => {
+                [verdict @ (1 | 3), available, returning] => {
+                    if verdict == 3
+                        && let Some(scope) = scope
+                        && self.keys.may_be_known(&self.shared, scope).await
+                    {
+                        return Ok(None);
+                    }
                     let count = |number: i64| u32::try_from(number).unwrap_or(0);
                     let (available, returning) = (count(available), count(returning));
                     return Ok(Some(Refusal::PoolShort { pool, available, returning }));
@@ -269,6 +301,7 @@ impl Gate {
             hall.feed.look(|summary, _| (summary.version.number, summary.pools[pool.0 as usize]));
         // What nobody holds does not come back by itself.
         let doubt_after = if counts.held == 0 { DOUBT_AFTER } else { doubt_after };
+        let unmarked = hall.note_unmarked(false);
         let args = vec![
             what.as_str().to_owned(),
             pool.0.to_string(),
@@ -279,29 +312,26 @@ impl Gate {
             counts.held.to_string(),
             (counts.held + counts.sold).to_string(),
             doubt_after.as_millis().to_string(),
+            flag(unmarked),
         ];
-        let key = format!("leasehold:gate:{{{}.{}}}:pools", self.ledger, hall.venue.number.0);
-        self.lanes.ask(Script::Units, key, args).await
+        let answer = self.lanes.ask(Script::Units, self.pools_key(hall), args).await;
+        if unmarked && answer.is_err() {
+            hall.note_unmarked(true);
+        }
+        answer
     }
 
     /// Notes how seats of a section stand, as far as this server has read the log.
-    async fn note(
-        &self,
-        hall: &Hall,
-        section: u32,
-        who: &str,
-        owner: &str,
-        seats: &[SeatNo],
-        doubts: &Doubts,
-    ) {
+    async fn note(&self, hall: &Hall, section: u32, who: Owner, seats: &[SeatNo], doubts: &Doubts) {
         for seats in seats.chunks(SEATS_PER_NOTE) {
-            let mut args = vec![who.to_owned(), owner.to_owned(), flag(false)];
+            let mut args = vec![who.to_string(), flag(false)];
             hall.feed.look(|summary, statuses| {
                 args.extend([summary.version.number.to_string(), seats.len().to_string()]);
                 for seat in seats {
                     let is_free = statuses[seat.0 as usize] == SeatStatus::Free;
-                    let taken_ms = if is_free { 0 } else { doubts.of(*seat).as_millis().max(1) };
-                    args.extend([seat.0.to_string(), taken_ms.to_string()]);
+                    let (time, owner) = doubts.of(*seat);
+                    let taken_ms = if is_free { 0 } else { time.as_millis().max(1) };
+                    args.extend([seat.0.to_string(), taken_ms.to_string(), owner.to_string()]);
                 }
             });
             let _ = self.lanes.ask(Script::Note, self.section_key(hall, section), args).await;
@@ -321,8 +351,8 @@ impl Gate {
                 seats.filter(|seat| statuses[*seat as usize] != SeatStatus::Free).map(SeatNo).collect()
             });
             let doubts = Doubts::of_ledger(&gate.shared, &hall.venue, &taken).await;
-            gate.note(&hall, section, "-", "?", &taken, &doubts).await;
-            let args = ["-", "?", "1", "0", "0"].map(str::to_owned).to_vec();
+            gate.note(&hall, section, Owner::Nobody, &taken, &doubts).await;
+            let args = ["-", "1", "0", "0"].map(str::to_owned).to_vec();
             if gate.lanes.ask(Script::Note, gate.section_key(&hall, section), args).await.is_ok() {
                 gate.meters.rebuilt.inc();
             }
@@ -334,18 +364,38 @@ impl Gate {
     fn section_key(&self, hall: &Hall, section: u32) -> String {
         format!("leasehold:gate:{{{}.{}.{section}}}:seats", self.ledger, hall.venue.number.0)
     }
+
+    /// And everything about an event's pools.
+    fn pools_key(&self, hall: &Hall) -> String {
+        format!("leasehold:gate:{{{}.{}}}:pools", self.ledger, hall.venue.number.0)
+    }
 }
 
-/// What an outcome is about, and how long its hold lives.
-fn outcome_items(done: &Done) -> (&[Item], Option<Duration>) {
+/// What is to be noted after an answer of the ledger.
+#[derive(Debug)]
+pub(crate) struct Settlement {
+    hall: Arc<Hall>,
+    /// Whose claims end.
+    who: Owner,
+    sections: Vec<(u32, Vec<SeatNo>)>,
+    /// Each with the units that were claimed.
+    units: Vec<(PoolNo, u32)>,
+    /// How long what was given is taken for certain, and by whom.
+    doubt: (Duration, Owner),
+    /// The ledger said that something was taken, and is to be asked by whom and for how long.
+    is_taken: bool,
+}
+
+/// What an outcome is about, how long its hold lives, and which hold that is.
+fn outcome_items(done: &Done) -> (&[Item], Duration, Owner) {
     match &done.outcome {
         Outcome::Hold(hold) => {
             let life = hold.live_until().as_millis().saturating_sub(done.at.as_millis());
-            (&hold.items, Some(Duration::from_millis(life)))
+            (&hold.items, Duration::from_millis(life), Owner::of(hold.id))
         }
-        Outcome::Booking(booking) => (&booking.items, None),
-        Outcome::Block(block) => (&block.items, None),
-        Outcome::Event(_) | Outcome::BlockGone | Outcome::RefundDue(_) => (&[], None),
+        Outcome::Booking(booking) => (&booking.items, DOUBT_AFTER, Owner::of(booking.hold)),
+        Outcome::Block(block) => (&block.items, DOUBT_AFTER, Owner::Nobody),
+        Outcome::Event(_) | Outcome::BlockGone | Outcome::RefundDue(_) => (&[], DOUBT_AFTER, Owner::Unknown),
     }
 }
 

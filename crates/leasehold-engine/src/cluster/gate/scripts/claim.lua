@@ -2,10 +2,12 @@
 --
 -- KEYS[1]: the section, a hash of one entry a seat: "version kind until owner". The version is the event's at which
 -- it was so; the kind is f (free), t (taken; from `until` on somebody may ask the ledger again) or c (claimed until
--- then by a hold that is on its way to the ledger); the owner is whoever has or wants it, ? when that is not known.
+-- then by a hold that is on its way to the ledger); the owner is whoever has or wants it, - when that is no hold and ? when
+-- it is not known.
 -- ARGV: for each ask who asks; 1 to claim or 0 to look only; 1 if it may be a repetition; the version that the asking
 -- server has read; the number of seats; and for each seat its number and 1 if it was free at that version.
--- Answer: for each ask 1 if the section was built (0: somebody should), and the seats that are taken.
+-- Answer: for each ask 1 if the section was built (0: somebody should), and the seats that are taken. What may be a
+-- repetition is not refused while it cannot be told whose a seat is.
 
 local CLAIM_MS = 3000
 
@@ -39,12 +41,13 @@ while at <= #ARGV do
             end
         end
         if kind == 't' and now >= till then
+            -- The note that follows replaces it, even if it is of a version that the ledger has lost.
             new[#new + 1] = seats[n]
-            new[#new + 1] = string.format('%.0f t %.0f %s', version, now + CLAIM_MS, owner)
+            new[#new + 1] = string.format('%.0f t %.0f %s', math.min(version, known), now + CLAIM_MS, owner)
         elseif kind == 'f' or (kind == 'c' and (now >= till or owner == who)) then
             new[#new + 1] = seats[n]
             new[#new + 1] = string.format('%.0f c %.0f %s', version, now + CLAIM_MS, who)
-        elseif not (kind == 't' and (owner == who or (repeats and owner == '?'))) then
+        elseif not (kind == 't' and owner == who) and not (repeats and (owner == '?' or built == 0)) then
             answer[#answer + 1] = tonumber(seats[n])
         end
     end
