@@ -221,13 +221,57 @@ async fn an_event_whose_time_is_ahead_takes_no_other_event_along() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_of_an_event_that_stays_locked_are_told_to_come_back_and_others_are_served() {
     let bench = Bench::start().await;
-    let venue = create_event(&*bench.engine, 1, 10).await;
-    let other = create_event_with(&*bench.engine, "other", 1, 10, Policy::default()).await;
-    let locked = bench.lock(&venue).await;
-    let refused = bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap();
-    assert!(matches!(refused, Err(EngineError::Overloaded)), "{refused:?}");
-    held(bench.ask(hold_seat(&other, 0, LONG_MS)).await.unwrap());
+    let [first, stuck, other] = [1, 2, 3].map(|number| format!("event-{number}"));
+    let first = create_event_with(&*bench.engine, &first, 1, 10, Policy::default()).await;
+    let stuck = create_event_with(&*bench.engine, &stuck, 4, 10, Policy::default()).await;
+    let other = create_event_with(&*bench.engine, &other, 4, 10, Policy::default()).await;
+    let mut holds = Vec::new();
+    for (turn, venue) in [(0, &stuck), (0, &other), (1, &stuck), (1, &other)] {
+        holds.push(held(bench.ask(hold_seat(venue, 10 + turn, LONG_MS)).await.unwrap()).id);
+    }
+    let locked = bench.lock(&stuck).await;
+    // Batches that are of both events: holds and what the rules decide, then holds and sales.
+    for turn in 0..2 {
+        let act = |hold: &HoldId| match turn {
+            0 => release(&*bench.engine, *hold),
+            _ => confirm(&*bench.engine, *hold, None),
+        };
+        let mut requests = vec![hold_seat(&stuck, turn, LONG_MS), hold_seat(&other, turn, LONG_MS)];
+        requests.extend(holds[turn as usize * 2..][..2].iter().map(act));
+        let answers = bench.together(&first, requests).await;
+        for (place, answer) in answers.iter().enumerate() {
+            match place % 2 {
+                0 => assert!(matches!(answer, Err(EngineError::Overloaded)), "of the locked one: {answer:?}"),
+                _ => assert!(answer.is_ok(), "of the other: {answer:?}"),
+            }
+        }
+    }
     locked.0.batch_execute("COMMIT").await.unwrap();
+    bench
+        .until("the event is tried again", async || {
+            bench.ask(hold_seat(&stuck, 2, LONG_MS)).await.unwrap().is_ok()
+        })
+        .await;
+    bench.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_that_lost_its_last_transaction_is_read_again() {
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 2, 10).await;
+    let lost = held(bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap());
+    bench.ask(confirm(&*bench.engine, lost.id, None)).await.unwrap().unwrap();
+    let is_sold = || bench.engine.gate(&venue, &[ItemRequest::Seat(SeatNo(0))]).is_some();
+    assert!(is_sold());
+    // As on a standby that was promoted before the hold and its sale had reached it.
+    bench
+        .run(
+            "BEGIN; DELETE FROM leasehold.log WHERE version > 1; DELETE FROM leasehold.holds;
+             DELETE FROM leasehold.bookings; DELETE FROM leasehold.sales; DELETE FROM leasehold.seats;
+             UPDATE leasehold.events SET version = 1, seats_free = 20, seats_held = 0, seats_sold = 0; COMMIT",
+        )
+        .await;
+    bench.until("the seat is free again", async || !is_sold()).await;
     held(bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap());
     bench.finish().await;
 }

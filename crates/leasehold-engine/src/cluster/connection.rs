@@ -94,8 +94,10 @@ pub(crate) fn with_reasons(error: &dyn std::error::Error) -> String {
 /// What a failed call means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It had no effect, and may succeed at once: a deadlock, a lock that took too long.
+    /// It had no effect, and may succeed at once: a deadlock.
     Again,
+    /// It had no effect: somebody keeps an event locked.
+    Locked,
     /// It had no effect: the ledger cannot be reached, or is not able to work.
     Unavailable,
     /// The connection was lost after the commit was sent: it may have taken effect.
@@ -197,9 +199,9 @@ pub(crate) fn before_commit(error: &CallError) -> Failure {
         },
     };
     match *code {
+        SqlState::LOCK_NOT_AVAILABLE => Failure::Locked,
         SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::T_R_SERIALIZATION_FAILURE
-        | SqlState::LOCK_NOT_AVAILABLE
         | SqlState::UNIQUE_VIOLATION => Failure::Again,
         _ if cannot_work(code) => Failure::Unavailable,
         _ => Failure::Wrong,

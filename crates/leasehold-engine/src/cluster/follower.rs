@@ -16,8 +16,10 @@ use super::halls::{Followed, change};
 use super::shared::Shared;
 use crate::{Done, EngineError};
 
-/// How often the log is read while this server itself writes nothing.
+/// How often the logs of all events are read. What this server itself wrote is read at once.
 const TICK: Duration = Duration::from_millis(25);
+/// The same for many events: so much time for each.
+const TICK_PER_EVENT: Duration = Duration::from_micros(100);
 /// How long an answer waits for the readers at most. It is durable before it comes here.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Entries of one event that are read at a time.
@@ -42,6 +44,8 @@ pub(crate) struct Follower {
     news: mpsc::UnboundedReceiver<News>,
     waiting: Waiting,
     log: Log,
+    /// When the logs of all events are read next.
+    all_at: Instant,
 }
 
 /// Answers that wait for the readers.
@@ -62,7 +66,7 @@ struct Log {
 impl Follower {
     pub(crate) fn new(shared: Arc<Shared>, news: mpsc::UnboundedReceiver<News>) -> Self {
         let waiting = Waiting { shared: Arc::clone(&shared), news: Vec::new() };
-        Self { news, waiting, log: Log { shared, connection: None } }
+        Self { news, waiting, log: Log { shared, connection: None }, all_at: Instant::now() }
     }
 
     /// Follows until the workers are gone and their news is told, then ends the readers' streams.
@@ -77,7 +81,7 @@ impl Follower {
                         news.into_iter().for_each(|news| self.waiting.take(news));
                         open
                     }
-                    () = tokio::time::sleep(TICK) => true,
+                    () = tokio::time::sleep_until(self.all_at) => true,
                 },
             };
             while let Ok(news) = self.news.try_recv() {
@@ -93,8 +97,14 @@ impl Follower {
 
     /// Reads what is new. A read that takes long keeps nobody from an answer for longer than it may wait.
     async fn read(&mut self) {
-        let Self { news, waiting, log } = self;
-        let mut reading = std::pin::pin!(log.read_or_let_go());
+        let begun = Instant::now();
+        let only = (begun < self.all_at).then(|| self.waiting.events());
+        if only.is_none() {
+            let tick = TICK_PER_EVENT * u32::try_from(self.log.shared.halls.count()).unwrap_or(u32::MAX);
+            self.all_at = begun + tick.max(TICK);
+        }
+        let Self { news, waiting, log, .. } = self;
+        let mut reading = std::pin::pin!(log.read_or_let_go(only.as_deref()));
         loop {
             waiting.give();
             tokio::select! {
@@ -110,6 +120,15 @@ impl Follower {
 impl Waiting {
     fn take(&mut self, news: News) {
         self.news.push((Instant::now() + WAIT_MAX, news));
+    }
+
+    /// The events that they are about.
+    fn events(&self) -> Vec<i32> {
+        let versions = self.news.iter().flat_map(|(_, news)| &news.versions);
+        let mut events: Vec<i32> = versions.map(|(event, _)| *event).collect();
+        events.sort_unstable();
+        events.dedup();
+        events
     }
 
     /// When the first of them stops waiting.
@@ -135,9 +154,9 @@ impl Waiting {
 }
 
 impl Log {
-    /// Reads what is new, or lets go of the connection.
-    async fn read_or_let_go(&mut self) {
-        if let Err(error) = self.read().await {
+    /// Reads what is new, of all events or only of these, or lets go of the connection.
+    async fn read_or_let_go(&mut self, only: Option<&[i32]>) {
+        if let Err(error) = self.read(only).await {
             tracing::debug!(%error, "the log cannot be followed");
             self.shared.sight.note_up(false);
             self.connection = None;
@@ -145,7 +164,7 @@ impl Log {
         }
     }
 
-    async fn read(&mut self) -> Result<(), CallError> {
+    async fn read(&mut self, only: Option<&[i32]>) -> Result<(), CallError> {
         if self.connection.is_none() {
             let (client, driver) = self.shared.connect_by_name().await?;
             self.shared.admit(within(CALL_TIME_MAX, connection::epoch_of(&client)).await?)?;
@@ -155,13 +174,12 @@ impl Log {
         let Some((client, follow, _)) = &self.connection else { return Ok(()) };
         loop {
             let begun = self.shared.sight.now();
-            let halls: HashMap<i32, _> = self
-                .shared
-                .halls
-                .all()
-                .into_iter()
-                .map(|hall| (hall.venue.number.0.cast_signed(), hall))
-                .collect();
+            let halls = match only {
+                Some(events) => events.iter().filter_map(|event| self.shared.halls.known(*event)).collect(),
+                None => self.shared.halls.all(),
+            };
+            let halls: HashMap<i32, _> =
+                halls.into_iter().map(|hall| (hall.venue.number.0.cast_signed(), hall)).collect();
             let known: Vec<(i32, i64)> =
                 halls.iter().map(|(no, hall)| (*no, hall.feed.version().cast_signed())).collect();
             let (events, versions): (Vec<i32>, Vec<i64>) = known.into_iter().unzip();
@@ -169,17 +187,25 @@ impl Log {
                 within(CALL_TIME_MAX, client.query(follow, &[&events, &versions, &ENTRIES_PER_READ])).await?;
             let mut changes: HashMap<i32, Vec<Followed>> = HashMap::new();
             for row in &rows {
-                changes.entry(row.get(0)).or_default().push(change(row, 1, self.shared.halls.epoch())?);
+                let changes = changes.entry(row.get(0)).or_default();
+                if row.get::<_, Option<i64>>(1).is_some() {
+                    changes.push(change(row, 1, self.shared.halls.epoch())?);
+                }
             }
             let full = changes.values().any(|changes| changes.len() as i64 >= ENTRIES_PER_READ);
             for (event, changes) in changes {
                 let hall = &halls[&event];
-                if !hall.follow(changes) {
+                if changes.is_empty() {
+                    tracing::error!(event, "the ledger has lost what it had: it is read again");
+                }
+                if changes.is_empty() || !hall.follow(changes) {
                     self.shared.halls.begin_anew(client, hall).await?;
                 }
             }
             if !full {
-                self.shared.sight.note_current(begun);
+                if only.is_none() {
+                    self.shared.sight.note_current(begun);
+                }
                 self.shared.sight.note_up(true);
                 return Ok(());
             }

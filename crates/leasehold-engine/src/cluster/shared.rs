@@ -1,12 +1,14 @@
 //! What callers, workers, the follower and the sweeper of one server share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hashbrown::HashMap;
 use leasehold_core::{Epoch, Timestamp};
 use leasehold_lock::PostgresDatabase;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tokio_postgres::Client;
 
 use super::connection::{self, CallError, Connection, Driver};
@@ -28,10 +30,32 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// The ledger was found in another epoch: what this server knows is of one that is no more.
     outdated: AtomicBool,
+    pub(crate) locked: LockedEvents,
     /// The connection that reads go through, many at a time.
     reader: Lane,
     /// The same for long looks into the log, behind which no other read shall wait.
     looker: Lane,
+}
+
+/// Events that somebody keeps locked, each with the instant at which it is tried again.
+#[derive(Debug, Default)]
+pub(crate) struct LockedEvents(SyncMutex<HashMap<i32, Instant>>);
+
+/// How long their callers are told to come back.
+const LOCKED_FOR: Duration = Duration::from_secs(1);
+
+impl LockedEvents {
+    pub(crate) fn note(&self, event: i32) {
+        let now = Instant::now();
+        let mut locked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        locked.retain(|_, until| now < *until);
+        locked.insert(event, now + LOCKED_FOR);
+    }
+
+    pub(crate) fn contains(&self, event: i32) -> bool {
+        let locked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        locked.get(&event).is_some_and(|until| Instant::now() < *until)
+    }
 }
 
 /// A connection that many share, if there is one.
@@ -62,6 +86,7 @@ impl Shared {
             clock_ahead: AtomicI64::new(0),
             closed: AtomicBool::new(false),
             outdated: AtomicBool::new(false),
+            locked: LockedEvents::default(),
             reader: Lane::default(),
             looker: Lane::default(),
         }

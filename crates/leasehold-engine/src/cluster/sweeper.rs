@@ -85,7 +85,10 @@ impl Sweeper {
 
     async fn sweep(&mut self, mandate: Mandate, tidies: bool) -> Result<(), CallError> {
         if self.connection.is_none() {
-            self.connection = Some(self.shared.connect().await?);
+            let connection = self.shared.connect().await?;
+            // The other events shall not wait for one that somebody keeps locked.
+            within(CALL_TIME_MAX, connection.client.batch_execute("SET lock_timeout = '500ms'")).await?;
+            self.connection = Some(connection);
         }
         let Some(connection) = &self.connection else { return Ok(()) };
         let sql = include_str!("sql/due.sql");

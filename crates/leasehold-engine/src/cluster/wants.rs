@@ -36,6 +36,13 @@ impl Wants {
         Self { events: vec![event], ..Self::default() }
     }
 
+    /// What one command needs.
+    pub(crate) fn of(command: &Command) -> Self {
+        let mut wants = Self::default();
+        wants.add(command);
+        wants
+    }
+
     /// Whether it is about everything that an event has.
     pub(crate) fn is_large(&self) -> bool {
         !self.all_holds.is_empty()

@@ -5,27 +5,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use leasehold_core::Command;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
-use super::connection::{Connection, Failure};
+use super::connection::{CALL_TIME_MAX, Connection, Failure, within};
 use super::create::create_event;
 use super::desk::{self, Carried, Job};
 use super::follower::News;
 use super::plain_holds::{PlainHold, Proposed, grant};
 use super::plain_sales::{is_plain_sale, sell};
 use super::shared::Shared;
+use super::wants::{Wants, number};
 use crate::EngineError;
 
 /// Commands in one transaction.
 const BATCH_MAX: usize = 512;
-/// How often a batch is tried again that met a deadlock or a lock that took too long.
+/// How often a batch is tried again that met a deadlock.
 const TRIES_MAX: usize = 4;
 /// How long a command whose outcome is in doubt is asked again before its caller is told so.
 const IN_DOUBT_TIME_MAX: Duration = Duration::from_secs(6);
-/// How long a batch that meets locks is tried again before its callers are told to come back.
-const AGAIN_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long to wait before a connection is tried again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(50);
 
@@ -46,6 +49,15 @@ struct Batch {
     jobs: Vec<Job>,
     by: By,
     tries: usize,
+    events: Events,
+}
+
+/// Whose jobs are in a batch.
+#[derive(Debug, Clone, Copy)]
+enum Events {
+    Any,
+    /// Of one event; or of none that anybody knows.
+    One(Option<i32>),
 }
 
 pub(crate) struct Worker {
@@ -72,6 +84,9 @@ impl Worker {
             }
             self.shared.meters.queue_depth.dec_by(taken as i64);
             let begun = Instant::now();
+            let is_locked =
+                |job: &mut Job| event_of(job).is_some_and(|event| self.shared.locked.contains(event));
+            give_up(jobs.extract_if(.., is_locked).collect(), || EngineError::Overloaded);
             self.carry_out(sorted(jobs)).await;
             self.shared.meters.commit_commands.observe(taken as f64);
             self.shared.meters.commit_seconds.observe(begun.elapsed().as_secs_f64());
@@ -80,9 +95,8 @@ impl Worker {
 
     /// Sees to it that every job has an answer, whatever becomes of the ledger.
     async fn carry_out(&mut self, mut batches: Vec<Batch>) {
-        let begun = Instant::now();
         let mut doubtful_since = None;
-        while let Some(Batch { jobs, by, tries }) = batches.pop() {
+        while let Some(Batch { jobs, by, tries, events }) = batches.pop() {
             let (failure, mut jobs) = match self.attempt(jobs, by).await {
                 (Carried::Out(news), undecided) => {
                     // The follower lives until all workers are gone.
@@ -97,25 +111,36 @@ impl Worker {
                 }
             };
             let in_time = doubtful_since.is_none_or(|since: Instant| since.elapsed() < IN_DOUBT_TIME_MAX);
-            let again = |jobs| Batch { jobs, by, tries: tries + 1 };
-            match failure {
-                // Whoever keeps an event locked for so long keeps only its own callers waiting.
-                Failure::Again if begun.elapsed() > AGAIN_TIME_MAX => {
-                    give_up(jobs, || EngineError::Overloaded)
+            let again = |jobs| Batch { jobs, by, tries: tries + 1, events };
+            let doubtful = jobs.iter().any(|job| job.in_doubt);
+            match (failure, events) {
+                // The transaction in doubt may be the one that has it locked.
+                (Failure::Locked, Events::One(_)) if doubtful && in_time => batches.push(again(jobs)),
+                // Whoever keeps an event locked keeps only its own callers waiting.
+                (Failure::Locked, Events::One(event)) => {
+                    event.iter().for_each(|event| self.shared.locked.note(*event));
+                    give_up(jobs, || EngineError::Overloaded);
                 }
-                Failure::Again if tries < TRIES_MAX => {
+                (Failure::Locked, Events::Any) => {
+                    for (event, jobs) in self.by_event(jobs).await {
+                        match event.is_some_and(|event| self.shared.locked.contains(event)) {
+                            true => give_up(jobs, || EngineError::Overloaded),
+                            false => batches.push(Batch { jobs, by, tries, events: Events::One(event) }),
+                        }
+                    }
+                }
+                (Failure::Again, _) if tries < TRIES_MAX => {
                     self.shared.sight.tried_again.inc();
                     batches.push(again(jobs));
                 }
                 // One of them is the cause: alone, and by the rules themselves, it fails alone.
-                Failure::Again | Failure::Wrong if jobs.len() > 1 || by == By::Ledger => {
+                (Failure::Again | Failure::Wrong, _) if jobs.len() > 1 || by == By::Ledger => {
                     batches.extend(jobs.into_iter().filter_map(|job| Batch::of(vec![job], By::Desk)));
                 }
-                Failure::Again => give_up(jobs, || EngineError::Overloaded),
-                Failure::Wrong => give_up(jobs, || EngineError::Unavailable),
-                Failure::Unavailable => {
+                (Failure::Again, _) => give_up(jobs, || EngineError::Overloaded),
+                (Failure::Wrong, _) => give_up(jobs, || EngineError::Unavailable),
+                (Failure::Unavailable, _) => {
                     self.connection = None;
-                    let doubtful = jobs.iter().any(|job| job.in_doubt);
                     if tries == 0 || (doubtful && in_time) {
                         self.shared.sight.tried_again.inc();
                         tokio::time::sleep(RECONNECT_AFTER).await;
@@ -124,7 +149,7 @@ impl Worker {
                         give_up(jobs, || EngineError::Unavailable);
                     }
                 }
-                Failure::InDoubt => {
+                (Failure::InDoubt, _) => {
                     self.connection = None;
                     self.shared.sight.in_doubt.inc_by(jobs.len() as u64);
                     jobs.iter_mut().for_each(|job| job.in_doubt = true);
@@ -180,6 +205,45 @@ impl Worker {
         (decided.carried, others)
     }
 
+    /// Jobs by the events that they are about, those that nobody keeps locked last.
+    async fn by_event(&self, jobs: Vec<Job>) -> Vec<(Option<i32>, Vec<Job>)> {
+        let named: Vec<Wants> = jobs.iter().map(|job| Wants::of(&job.request.command)).collect();
+        let (holds, bookings): (Vec<Uuid>, Vec<Uuid>) = (
+            named.iter().flat_map(|wants| &wants.holds).copied().collect(),
+            named.iter().flat_map(|wants| &wants.bookings).copied().collect(),
+        );
+        let sql = "SELECT id, event_no FROM leasehold.holds WHERE id = ANY ($1)
+                   UNION ALL SELECT id, event_no FROM leasehold.bookings WHERE id = ANY ($2)";
+        let known: HashMap<Uuid, i32> = self
+            .look(sql, &[&holds, &bookings])
+            .await
+            .iter()
+            .map(|row| (row.get::<_, Uuid>(0), row.get::<_, i32>(1)))
+            .collect();
+        let mut sorted: HashMap<Option<i32>, Vec<Job>> = HashMap::new();
+        for (job, wants) in jobs.into_iter().zip(named) {
+            let mut ids = wants.holds.iter().chain(&wants.bookings);
+            let event = event_of(&job).or_else(|| ids.find_map(|id| known.get(id).copied()));
+            sorted.entry(event).or_default().push(job);
+        }
+        let events: Vec<i32> = sorted.keys().flatten().copied().collect();
+        let sql = "SELECT no FROM leasehold.events WHERE no = ANY ($1) ORDER BY no FOR UPDATE SKIP LOCKED";
+        let free: Vec<i32> = self.look(sql, &[&events]).await.iter().map(|row| row.get(0)).collect();
+        let mut sorted: Vec<(Option<i32>, Vec<Job>)> = sorted.into_iter().collect();
+        sorted.sort_by_key(|(event, _)| event.is_some_and(|event| free.contains(&event)));
+        sorted
+    }
+
+    /// Rows, or none if they cannot be had.
+    async fn look(&self, sql: &str, arguments: &[&(dyn ToSql + Sync)]) -> Vec<Row> {
+        match &self.connection {
+            Some(connection) => {
+                within(CALL_TIME_MAX, connection.client.query(sql, arguments)).await.unwrap_or_default()
+            }
+            None => Vec::new(),
+        }
+    }
+
     async fn connect(&mut self) -> Result<&Connection, Failure> {
         if self.connection.as_ref().is_none_or(|connection| connection.client.is_closed()) {
             match self.shared.connect().await {
@@ -197,7 +261,7 @@ impl Worker {
 
 impl Batch {
     fn of(jobs: Vec<Job>, by: By) -> Option<Self> {
-        (!jobs.is_empty()).then_some(Self { jobs, by, tries: 0 })
+        (!jobs.is_empty()).then_some(Self { jobs, by, tries: 0, events: Events::Any })
     }
 }
 
@@ -219,6 +283,16 @@ fn sorted(jobs: Vec<Job>) -> Vec<Batch> {
     // The last one is the first to be tried.
     batches.extend(Batch::of(holds, By::Ledger));
     batches
+}
+
+/// The event that a command names.
+fn event_of(job: &Job) -> Option<i32> {
+    match &job.request.command {
+        Command::CreateHold(create) => Some(number(create.event)),
+        Command::CreateBlock(create) => Some(number(create.event)),
+        Command::RemoveBlock(event, _) => Some(number(*event)),
+        _ => None,
+    }
 }
 
 /// Whether asking again gives the first answer, and not a second effect.

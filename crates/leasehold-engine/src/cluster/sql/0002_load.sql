@@ -36,6 +36,10 @@ BEGIN
         UNION SELECT event_no FROM leasehold.bookings WHERE id = ANY (in_bookings)
     ) AS named (no);
     -- One order for everybody: no two servers wait for each other.
+    IF locked[1] <> ANY (locked) THEN
+        -- Whoever keeps one of several events locked shall not have the others wait for long.
+        PERFORM set_config('lock_timeout', '250ms', true);
+    END IF;
     PERFORM 1 FROM leasehold.events WHERE no = ANY (locked) ORDER BY no FOR UPDATE;
     -- From here on nobody else changes these events, and every statement sees all that was committed before.
     now_at := CASE WHEN EXISTS (SELECT 1 FROM leasehold.events WHERE no = ANY (locked)) THEN leasehold.now_ms() END;

@@ -30,6 +30,10 @@ DECLARE
     -- The time of each hold's event, which does not go back even if the clock was set back.
     times bigint[];
 BEGIN
+    IF event_nos[1] <> ANY (event_nos) THEN
+        -- Whoever keeps one of several events locked shall not have the others wait for long.
+        PERFORM set_config('lock_timeout', '250ms', true);
+    END IF;
     PERFORM 1 FROM leasehold.events WHERE no = ANY (event_nos) ORDER BY no FOR UPDATE;
     clock := leasehold.now_ms();
     SELECT array_agg(greatest(clock, event.last_at) ORDER BY ask.place) INTO times

@@ -26,6 +26,10 @@ BEGIN
     -- What a hold belongs to never changes, so this needs no lock.
     SELECT coalesce(array_agg(DISTINCT event_no), '{}') INTO locked
         FROM leasehold.holds WHERE id = ANY (in_holds);
+    IF locked[1] <> ANY (locked) THEN
+        -- Whoever keeps one of several events locked shall not have the others wait for long.
+        PERFORM set_config('lock_timeout', '250ms', true);
+    END IF;
     PERFORM 1 FROM leasehold.events WHERE no = ANY (locked) ORDER BY no FOR UPDATE;
     clock := leasehold.now_ms();
     RETURN QUERY
