@@ -1,4 +1,5 @@
-//! One idempotency key has one effect, and every repetition gets the same bytes.
+//! One idempotency key has one effect, and every repetition gets the same bytes: above all it is never refused because of
+//! its own effect.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::history::Operation;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     let mut by_key: BTreeMap<(&str, &str, &str), Vec<&Operation>> = BTreeMap::new();
-    for operation in facts.operations.iter().filter(|operation| operation.acknowledged()) {
+    for operation in facts.operations.iter().filter(|operation| operation.answer().is_some()) {
         let request = &operation.request;
         if let Some(key) = request.header(leasehold_api::IDEMPOTENCY_KEY) {
             by_key.entry((&request.method, &request.path, key)).or_default().push(operation);
@@ -18,6 +19,9 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     }
     for ((method, path, key), answers) in by_key {
         let name = format!("{method} {path} with key {key}");
+        let (answers, others): (Vec<_>, Vec<_>) =
+            answers.into_iter().partition(|operation| operation.acknowledged());
+        refused_afterwards(&name, &answers, &others, findings);
         different_answers(&name, &answers, findings);
         different_effects(&name, &answers, findings);
     }
@@ -31,6 +35,24 @@ fn different_answers(name: &str, answers: &[&Operation], findings: &mut Findings
         if **known != answer.body {
             let (one, other) = (String::from_utf8_lossy(known), String::from_utf8_lossy(&answer.body));
             findings.report(Rule::KeysOnce, format!("{name} was answered with {one} and with {other}"));
+            return;
+        }
+    }
+}
+
+/// What was granted is granted to whoever asks again, whatever became of it since.
+fn refused_afterwards(name: &str, granted: &[&Operation], others: &[&Operation], findings: &mut Findings) {
+    let is_taken = |operation: &&&Operation| {
+        let code = operation.answer().and_then(|answer| answer.code());
+        matches!(code.as_deref(), Some("seat-taken" | "sold-out"))
+    };
+    for refused in others.iter().filter(is_taken) {
+        let before = |granted: &&&Operation| {
+            granted.request.body == refused.request.body
+                && granted.ended.is_some_and(|ended| ended <= refused.started)
+        };
+        if granted.iter().any(|granted| before(&granted)) {
+            findings.report(Rule::KeysOnce, format!("{name} was refused after it had been granted"));
             return;
         }
     }

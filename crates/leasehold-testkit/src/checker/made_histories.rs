@@ -150,6 +150,18 @@ fn a_key_with_two_effects_is_caught() {
 }
 
 #[test]
+fn a_repetition_that_is_refused_is_caught_and_a_refusal_before_the_grant_is_not() {
+    let refused = |made: Made, span| {
+        let problem = json!({"type": "urn:x", "title": "x", "status": 409, "code": "seat-taken"});
+        made.answered(span, "POST /v1/events/e/holds", &[("idempotency-key", "key-h1")], 409, &problem)
+    };
+    let granted = |made: Made, span| made.hold(span, "h1", "A", 1, 1_000);
+    breaks(refused(granted(Made::new(), (0, 10)), (20, 30)), Rule::KeysOnce);
+    keeps(granted(refused(Made::new(), (0, 10)), (20, 30)));
+    keeps(refused(granted(Made::new(), (0, 10)), (5, 15)));
+}
+
+#[test]
 fn a_repetition_with_another_answer_is_caught() {
     let first = Made::new().hold((0, 10), "h1", "A", 1, 1_000);
     breaks(first.hold((5, 15), "h1", "A", 1, 1_000), Rule::KeysOnce);
