@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use leasehold_core::{
     Command, ConfirmHold, CreateEvent, CreateHold, HoldId, ItemRequest, Layout, Millis, Name, Policy, PoolNo,
     SeatNo, Text,
@@ -50,7 +50,8 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
         let (held, _) = holds_and_sales(&server, None, &event, What::Seats, duration / TURNS).await?;
         alone += held / f64::from(TURNS);
         let event = format!("units-{turn}");
-        let (held, _) = holds_and_sales(&server, None, &event, What::Units, duration / TURNS).await?;
+        let (held, _) =
+            holds_and_sales(&server, None, &event, What::UnitsOf(PoolNo(0)), duration / TURNS).await?;
         units += held / f64::from(TURNS);
         sales += sold / f64::from(TURNS);
     }
@@ -66,6 +67,13 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
     println!("the same without a gate: {alone:.0}/s, {:.1} times the peer", alone / peer);
     println!("the same without a gate, a unit of one pool for each: {units:.0}/s");
     println!("the same holds confirmed, each under an idempotency key: {sales:.0}/s");
+    let [one, own] = [Pools::One, Pools::OneEach];
+    let one = servers_on_pools(&server, Some(&gate), one, duration).await?;
+    let own = servers_on_pools(&server, None, own, duration).await?;
+    println!("units of one pool, three servers behind a gate: {one:.0}/s");
+    println!(
+        "units of a pool of its own for each server, without a gate: {own:.0}/s (the most that blocks would give)"
+    );
     cluster_http::measure(bench, table, &server, &gate, peer).await?;
     let report = check_ledger(&server.url()).await?;
     ensure!(report.problems.is_empty(), "the ledger is not sound: {:?}", report.problems);
@@ -76,7 +84,7 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Seats,
-    Units,
+    UnitsOf(PoolNo),
 }
 
 /// Holds a second: every caller holds the next seat that nobody has, or one more unit. Then sales a second: the same callers confirm what
@@ -141,6 +149,61 @@ async fn holds_and_sales(
     Ok((count as f64 / elapsed.as_secs_f64(), f64::from(sold) / selling.as_secs_f64()))
 }
 
+/// What three servers sell from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pools {
+    One,
+    OneEach,
+}
+
+/// Holds of one unit a second, by three servers at once.
+async fn servers_on_pools(
+    server: &Postgres,
+    gate: Option<&str>,
+    pools: Pools,
+    duration: Duration,
+) -> anyhow::Result<f64> {
+    const SERVERS: u32 = 3;
+    let name = if pools == Pools::One { "one-pool" } else { "own-pools" };
+    let mut engines = Vec::new();
+    for _ in 0..SERVERS {
+        let mut options = ClusterOptions::new(server.url(), SecretKey::from_bytes([7; 32]));
+        if let Some(gate) = gate {
+            options = options.gate(gate);
+        }
+        engines.push(Arc::new(ClusterEngine::open(options).await?));
+    }
+    let pool = |number| Ok((Name::parse(&format!("block-{number}"))?, ROWS * SEATS_PER_ROW));
+    let create = Command::CreateEvent(CreateEvent {
+        id: Name::parse(name)?,
+        name: Text::parse("Bench")?,
+        layout: Arc::new(Layout::grid(&[])?),
+        pools: (0..SERVERS).map(pool).collect::<anyhow::Result<_>>()?,
+        policy: Policy::default(),
+    });
+    engines[0].execute(Request::new(create)).await?;
+    let begun = Instant::now();
+    let mut callers = Vec::new();
+    for (number, engine) in (0..).zip(&engines) {
+        let venue = engine.venue(name).await?.context("the event was just made")?;
+        let next = Arc::new(AtomicU32::new(0));
+        let what = What::UnitsOf(PoolNo(if pools == Pools::One { 0 } else { number }));
+        for _ in 0..CALLERS / SERVERS as usize {
+            let (engine, venue, next) = (Arc::clone(engine), Arc::clone(&venue), Arc::clone(&next));
+            callers.push(tokio::spawn(hold_seats(engine, venue, next, what, duration)));
+        }
+    }
+    let mut granted = 0;
+    for caller in callers {
+        granted += caller.await??.len();
+    }
+    let elapsed = begun.elapsed();
+    for engine in engines {
+        engine.close().await;
+    }
+    Ok(granted as f64 / elapsed.as_secs_f64())
+}
+
 /// Confirms these holds, as many as there is time for.
 async fn confirm(engine: Arc<ClusterEngine>, holds: Vec<HoldId>, duration: Duration) -> anyhow::Result<u32> {
     let begun = Instant::now();
@@ -176,7 +239,7 @@ async fn hold_seats(
         let id = new_hold_id();
         let item = match what {
             What::Seats => ItemRequest::Seat(SeatNo(seat)),
-            What::Units => ItemRequest::Pool(PoolNo(0), 1),
+            What::UnitsOf(pool) => ItemRequest::Pool(pool, 1),
         };
         let create = CreateHold {
             event: venue.number,

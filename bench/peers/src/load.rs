@@ -145,8 +145,13 @@ pub(crate) async fn run(
 
 /// A POST with a JSON body.
 pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
+    post_with(path, "", body)
+}
+
+/// The same with more headers, each line of them ended.
+pub(crate) fn post_with(path: &str, headers: &str, body: &str) -> Vec<u8> {
     format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()

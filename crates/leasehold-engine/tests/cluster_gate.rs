@@ -10,7 +10,6 @@ use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
 use leasehold_testkit::servers::{Postgres, RedisCluster, RedisServer};
 use tokio::task::JoinSet;
-use tokio_postgres::NoTls;
 
 /// A database on a server that several share, behind the same gate.
 struct Ledger {
@@ -109,21 +108,11 @@ async fn hold(engine: &ClusterEngine, request: Request) -> Hold {
     }
 }
 
-/// Waits for what happens in its own time.
-async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_promise_is_kept_with_a_cluster_in_front() {
     let (ledger, cluster, databases) = (Postgres::start(), RedisCluster::start(), AtomicU32::new(0));
     let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
-    let (looks, connection) = tokio_postgres::connect(&ledger.url(), NoTls).await.expect("it answers");
-    tokio::spawn(connection);
+    let looks = ledger.client().await;
     let make = async || {
         let name = format!("suite_{}", databases.fetch_add(1, Ordering::SeqCst));
         looks.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
@@ -150,7 +139,7 @@ async fn losers_are_turned_away_without_the_ledger() {
     house.ledger.resume();
     // What is sold is refused from memory, by the gate for requests without a key.
     house.one.execute(confirm(&*house.one, held.id, None)).await.unwrap();
-    until("the other server has read of the sale", || {
+    until("the other server has read of the sale", async || {
         house.other.gate(&house.venue, &[ItemRequest::Seat(SeatNo(0))]) == Some(taken(&[0]))
     })
     .await;
@@ -164,7 +153,7 @@ async fn of_two_servers_one_goes_to_the_ledger() {
     house.ledger.pause();
     let (engine, request) = (Arc::clone(&house.one), house.seats(&[0]));
     let first = tokio::spawn(async move { engine.execute(request).await });
-    until("it is on its way to the ledger", || gate_of(&house.one).admitted.get() == 2).await;
+    until("it is on its way to the ledger", async || gate_of(&house.one).admitted.get() == 2).await;
     assert_eq!(refusal(house.other.execute(house.seats(&[0])).await), taken(&[0]), "claimed");
     house.ledger.resume();
     assert!(first.await.unwrap().is_ok(), "and then held");
@@ -265,11 +254,11 @@ async fn losers_with_keys_cost_the_ledger_nothing_either() {
     house.ledger.pause();
     let (engine, gone) = (Arc::clone(&house.one), house.seats(&[4]).with_key(key(3)));
     let gone = tokio::spawn(async move { engine.execute(gone).await });
-    until("it is on its way to the ledger", || gate_of(&house.one).admitted.get() > admitted).await;
+    until("it is on its way to the ledger", async || gate_of(&house.one).admitted.get() > admitted).await;
     gone.abort();
     assert!(gone.await.is_err_and(|gone| gone.is_cancelled()));
     house.ledger.resume();
-    until("it is granted", || house.one.meters().granted.get() > granted).await;
+    until("it is granted", async || house.one.meters().granted.get() > granted).await;
     let rebuilt =
         || [&house.one, &house.other].iter().map(|engine| gate_of(engine).rebuilt.get()).sum::<u64>();
     for (turn, forgets) in [false, true].into_iter().enumerate() {
@@ -278,7 +267,7 @@ async fn losers_with_keys_cost_the_ledger_nothing_either() {
             house.redis.command::<()>(&["FLUSHALL"]);
             refusal(house.other.execute(house.seats(&[0])).await);
             refusal(house.other.execute(house.units(1)).await);
-            until("the section is known again", || rebuilt() > before).await;
+            until("the section is known again", async || rebuilt() > before).await;
         }
         let admitted = || [&house.one, &house.other].map(|engine| gate_of(engine).admitted.get());
         let before = admitted();
@@ -334,7 +323,7 @@ async fn who_got_the_last_units_while_redis_stood_still_is_recognised_afterwards
 async fn an_entry_that_is_wrong_for_whatever_reason_is_doubted_and_put_right() {
     let house = House::open().await;
     let held = hold(&house.one, house.seats(&[1])).await;
-    until("it is noted", || keys_of(&house, "seats").len() == 1).await;
+    until("it is noted", async || keys_of(&house, "seats").len() == 1).await;
     let key = keys_of(&house, "seats").remove(0);
     // Of a version that the ledger has not, taken by nobody, and to be believed for a moment.
     let (seconds, _): (u64, u64) = house.redis.command(&["TIME"]);
@@ -353,7 +342,7 @@ async fn an_entry_that_is_wrong_for_whatever_reason_is_doubted_and_put_right() {
         let entry: String = house.redis.command(&["HGET", &key, seat]);
         entry.split(' ').next().unwrap().parse::<u64>().unwrap()
     };
-    until("it is put right", || version("0") < 100).await;
+    until("it is put right", async || version("0") < 100).await;
     house.one.execute(release(&*house.one, held.id)).await.unwrap();
     house.close().await;
 }
@@ -394,10 +383,10 @@ async fn an_empty_gate_is_built_again_from_the_ledger() {
     let house = House::open().await;
     let rebuilt = || gate_of(&house.one).rebuilt.get();
     hold(&house.one, house.seats(&[0, 1, 2, 10])).await;
-    until("both sections are written", || rebuilt() == 2).await;
+    until("both sections are written", async || rebuilt() == 2).await;
     house.redis.command::<()>(&["FLUSHALL"]);
     hold(&house.one, house.seats(&[4])).await;
-    until("the section is written anew", || rebuilt() == 3).await;
+    until("the section is written anew", async || rebuilt() == 3).await;
     let (refused, admitted) = (house.refused(), gate_of(&house.other).admitted.get());
     assert_eq!(refusal(house.other.execute(house.seats(&[0, 1])).await), taken(&[0, 1]));
     assert_eq!((house.refused(), gate_of(&house.other).admitted.get()), (refused + 1, admitted));

@@ -8,7 +8,7 @@ use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
 use leasehold_testkit::servers::Postgres;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 /// A ledger, and a server on it that writes on one connection.
 struct Bench {
@@ -26,7 +26,7 @@ impl Bench {
         let (server, key) = (Postgres::start(), SecretKey::random());
         let options = ClusterOptions::new(server.url(), key.clone()).writers(1);
         let engine = Arc::new(ClusterEngine::open(options).await.expect("the ledger opens"));
-        let looks = connect(&server.url()).await;
+        let looks = server.client().await;
         Self { server, key, engine, looks }
     }
 
@@ -44,7 +44,7 @@ impl Bench {
     }
 
     async fn lock(&self, venue: &Venue) -> Locked {
-        let client = connect(&self.server.url()).await;
+        let client = self.server.client().await;
         let lock = format!("BEGIN; SELECT 1 FROM leasehold.events WHERE no = {} FOR UPDATE", venue.number.0);
         client.batch_execute(&lock).await.expect("the lock");
         Locked(client)
@@ -56,12 +56,12 @@ impl Bench {
         let first = self.ask(hold_units(venue, 1, LONG_MS));
         let waits = "SELECT count(*) FROM pg_stat_activity
                      WHERE application_name = 'leasehold' AND wait_event_type = 'Lock'";
-        self.until("the worker waits", async || self.number(waits).await == 1).await;
+        until("the worker waits", async || self.number(waits).await == 1).await;
         let mut asked = Vec::new();
         for request in requests {
             asked.push(self.ask(request));
             let queued = || self.engine.meters().queue_depth.get();
-            self.until("it has queued, in order", async || queued() == asked.len() as i64).await;
+            until("it has queued, in order", async || queued() == asked.len() as i64).await;
         }
         locked.0.batch_execute("COMMIT").await.expect("the lock is let go");
         first.await.unwrap().expect("the first hold");
@@ -72,25 +72,11 @@ impl Bench {
         answers
     }
 
-    async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        while !is_so().await {
-            assert!(tokio::time::Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
     async fn finish(self) {
         let report = check_ledger(&self.server.url()).await.expect("the ledger can be checked");
         assert_eq!(report.problems, Vec::<String>::new());
         self.engine.close().await;
     }
-}
-
-async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
-    tokio::spawn(connection);
-    client
 }
 
 fn is_unavailable(answer: &Result<Done, EngineError>) -> bool {
@@ -247,11 +233,10 @@ async fn callers_of_an_event_that_stays_locked_are_told_to_come_back_and_others_
         }
     }
     locked.0.batch_execute("COMMIT").await.unwrap();
-    bench
-        .until("the event is tried again", async || {
-            bench.ask(hold_seat(&stuck, 2, LONG_MS)).await.unwrap().is_ok()
-        })
-        .await;
+    until("the event is tried again", async || {
+        bench.ask(hold_seat(&stuck, 2, LONG_MS)).await.unwrap().is_ok()
+    })
+    .await;
     bench.finish().await;
 }
 
@@ -271,7 +256,7 @@ async fn a_ledger_that_lost_its_last_transaction_is_read_again() {
              UPDATE leasehold.events SET version = 1, seats_free = 20, seats_held = 0, seats_sold = 0; COMMIT",
         )
         .await;
-    bench.until("the seat is free again", async || !is_sold()).await;
+    until("the seat is free again", async || !is_sold()).await;
     held(bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap());
     bench.finish().await;
 }
@@ -395,7 +380,7 @@ async fn commands_and_sweeps_look_at_what_they_are_about_and_not_through_whole_t
     bench.engine.close().await;
     // Whoever has read says so when it goes.
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name ~ '^leasehold(/|$)'";
-    bench.until("all connections are closed", async || bench.number(sessions).await == 0).await;
+    until("all connections are closed", async || bench.number(sessions).await == 0).await;
     let read = bench.number(reads).await;
     assert!(read < ROWS, "{read} rows were read for 40 commands");
     assert!(read > 0, "nothing was counted");

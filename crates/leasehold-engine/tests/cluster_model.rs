@@ -14,7 +14,7 @@ use leasehold_testkit::engine_suite::model::{
     Effort, ModelStore, answers_as_the_rules_do_also_after_restarts,
 };
 use leasehold_testkit::servers::{ClockShift, Postgres, RedisCluster};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 /// A database of its own on a server that all share.
 struct Ledger {
@@ -27,12 +27,6 @@ struct Ledger {
     shift_ms: Arc<AtomicI64>,
     /// How far the ledger's times are from those of the commands.
     ahead_ms: AtomicI64,
-}
-
-async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
-    tokio::spawn(connection);
-    client
 }
 
 fn right_time_ms() -> i64 {
@@ -115,7 +109,7 @@ async fn drive(clock: &ClockShift, gate: Option<String>, seeds: u64) {
     let databases = AtomicU32::new(0);
     let make = async || {
         let name = format!("model_{}", databases.fetch_add(1, Ordering::SeqCst));
-        let looks = connect(&server.url()).await;
+        let looks = server.client().await;
         looks.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
         let url = format!("postgres://postgres@{}/{name}", server.address());
         Ledger {

@@ -10,7 +10,7 @@ use leasehold_testkit::Random;
 use leasehold_testkit::engine_suite::*;
 use leasehold_testkit::servers::{Direction, FaultProxy, Postgres};
 use tokio::task::JoinSet;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 async fn open(url: &str, key: &SecretKey) -> Arc<ClusterEngine> {
     let options = ClusterOptions::new(url, key.clone());
@@ -21,13 +21,6 @@ fn through(proxy: &FaultProxy) -> String {
     format!("postgres://postgres@{}/postgres", proxy.address())
 }
 
-async fn look(server: &Postgres) -> Client {
-    let (client, connection) =
-        tokio_postgres::connect(&server.url(), NoTls).await.expect("the server answers");
-    tokio::spawn(connection);
-    client
-}
-
 async fn number(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.expect("a number").get(0)
 }
@@ -35,15 +28,6 @@ async fn number(client: &Client, sql: &str) -> i64 {
 async fn assert_sound(server: &Postgres) {
     let report = check_ledger(&server.url()).await.expect("the ledger can be checked");
     assert_eq!(report.problems, Vec::<String>::new());
-}
-
-/// Waits for what happens in its own time.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// All versions from `since` to `last`, as a reader on this server gets them.
@@ -110,7 +94,7 @@ async fn two_servers_sell_three_seats_and_a_pool_exactly_once_and_both_show_ever
     }
     assert!(seats <= 3 && units <= 10, "{seats} seats and {units} units were sold");
     assert!(seats + units > 0, "something was sold");
-    let looks = look(&server).await;
+    let looks = server.client().await;
     let last = number(&looks, "SELECT version FROM leasehold.events WHERE no = 0").await.unsigned_abs();
     for engine in &engines {
         let seen = versions(&**engine, &venue, beginning, last).await;
@@ -141,7 +125,7 @@ async fn eight_servers_that_start_at_once_migrate_an_empty_database_once() {
     for start in starts {
         engines.push(start.await.expect("every server starts"));
     }
-    let looks = look(&server).await;
+    let looks = server.client().await;
     let (applied, distinct) = (
         number(&looks, "SELECT count(*) FROM leasehold.migrations").await,
         number(&looks, "SELECT count(DISTINCT name) FROM leasehold.migrations").await,
@@ -165,7 +149,7 @@ async fn another_key_and_a_newer_ledger_are_refused_with_a_clear_word() {
     let other =
         ClusterEngine::open(ClusterOptions::new(server.url(), SecretKey::random())).await.unwrap_err();
     assert!(matches!(other, OpenLedgerError::OtherKey), "{other}");
-    let looks = look(&server).await;
+    let looks = server.client().await;
     let newer = "INSERT INTO leasehold.migrations (number, name) VALUES (999, 'of the future')";
     looks.batch_execute(newer).await.unwrap();
     let error = ClusterEngine::open(ClusterOptions::new(server.url(), key)).await.unwrap_err();
@@ -208,7 +192,7 @@ async fn an_answer_that_was_lost_on_the_way_is_found_by_asking_again() {
     let options = ClusterOptions::new(through(&proxy), key).writers(1);
     let engine = Arc::new(ClusterEngine::open(options).await.unwrap());
     held(engine.execute(hold_seat(&venue, 0, LONG_MS)).await);
-    let looks = look(&server).await;
+    let looks = server.client().await;
 
     proxy.swallow(Direction::Answers);
     let before = proxy.traffic().swallowed_answer_bytes;
@@ -341,7 +325,7 @@ impl Buyers {
 
 /// Everything that was sold was cancelled, each exactly once: nothing is left, and the log has all of it.
 async fn assert_every_sale_is_there_once(server: &Postgres, bought: usize) {
-    let looks = look(server).await;
+    let looks = server.client().await;
     let bookings = number(&looks, "SELECT count(*) FROM leasehold.bookings WHERE cancelled").await;
     assert_eq!(usize::try_from(bookings).unwrap(), bought, "each sale once");
     assert_eq!(number(&looks, "SELECT count(*) FROM leasehold.sales").await, 0);
@@ -404,7 +388,7 @@ async fn a_server_that_stands_still_in_the_middle_of_a_transaction_does_not_bloc
     let (stalled, other) = (open(&through(&proxy), &key).await, open(&server.url(), &key).await);
     let venue = create_event(&*other, 1, 40).await;
     let buyers = Buyers::start(&stalled, &venue, 24);
-    let looks = look(&server).await;
+    let looks = server.client().await;
     let idle = "SELECT count(*) FROM pg_stat_activity
                 WHERE application_name = 'leasehold' AND state = 'idle in transaction'";
     // What the server sends next is lost on the way, until one of its transactions hangs in the air.

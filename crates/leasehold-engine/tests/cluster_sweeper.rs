@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
 use leasehold_testkit::servers::Postgres;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 /// How long nobody may sweep after a sweeper is gone: its lease, the next one's pause, and patience with a busy machine.
 const HANDOVER_MAX: Duration = Duration::from_secs(10);
@@ -15,23 +15,8 @@ async fn open(server: &Postgres, key: &SecretKey) -> ClusterEngine {
     ClusterEngine::open(ClusterOptions::new(server.url(), key.clone())).await.expect("the ledger opens")
 }
 
-async fn look(server: &Postgres) -> Client {
-    let (client, connection) =
-        tokio_postgres::connect(&server.url(), NoTls).await.expect("the server answers");
-    tokio::spawn(connection);
-    client
-}
-
 async fn number(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.expect("a number").get(0)
-}
-
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// The connections whose last word was to ask for holds that are over: those of sweepers at work.
@@ -64,7 +49,7 @@ async fn assert_swept(looks: &Client, engine: &ClusterEngine, venue: &Venue, sea
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_servers_one_sweeps_and_another_one_goes_on_when_it_is_gone() {
     let (server, key) = (Postgres::start(), SecretKey::random());
-    let looks = look(&server).await;
+    let looks = server.client().await;
     let first = open(&server, &key).await;
     let venue = create_event(&first, 1, 4).await;
     let elected = successor(&looks, &BTreeSet::new()).await;
@@ -93,7 +78,7 @@ async fn of_several_servers_one_sweeps_and_another_one_goes_on_when_it_is_gone()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_that_comes_after_its_term_changes_nothing() {
     let (server, key) = (Postgres::start(), SecretKey::random());
-    let (looks, locker) = (look(&server).await, look(&server).await);
+    let (looks, locker) = (server.client().await, server.client().await);
     let engine = open(&server, &key).await;
     let venue = create_event(&engine, 1, 4).await;
     successor(&looks, &BTreeSet::new()).await;
@@ -133,7 +118,7 @@ async fn a_sweep_that_comes_after_its_term_changes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_a_right_to_leases_sweeps_all_the_same() {
     let (server, key) = (Postgres::start(), SecretKey::random());
-    let looks = look(&server).await;
+    let looks = server.client().await;
     open(&server, &key).await.close().await;
     looks
         .batch_execute(
@@ -153,7 +138,7 @@ async fn a_server_without_a_right_to_leases_sweeps_all_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ledger_whose_leases_began_anew_is_swept_all_the_same() {
     let (server, key) = (Postgres::start(), SecretKey::random());
-    let looks = look(&server).await;
+    let looks = server.client().await;
     let engine = open(&server, &key).await;
     looks.batch_execute("UPDATE leasehold.ledger SET sweeper_fence = 1000000").await.unwrap();
     let venue = create_event(&engine, 1, 4).await;
@@ -164,7 +149,7 @@ async fn a_ledger_whose_leases_began_anew_is_swept_all_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_cannot_sweep_any_more_lets_another_one() {
     let (server, key) = (Postgres::start(), SecretKey::random());
-    let looks = look(&server).await;
+    let looks = server.client().await;
     let outdated = open(&server, &key).await;
     let venue = create_event(&outdated, 1, 4).await;
     let elected = successor(&looks, &BTreeSet::new()).await;

@@ -10,7 +10,7 @@
 //! The rules themselves are compared by [`model`], which drives an engine and the rules with the same commands.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use leasehold_core::*;
@@ -179,6 +179,15 @@ pub fn held(done: Result<Done, EngineError>) -> Hold {
 /// The same command of this hold's owner.
 pub fn by_owner(engine: &dyn Engine, hold: HoldId, command: Command) -> Request {
     Request::new(command).with_secret(Some(engine.secret_of(hold)))
+}
+
+/// Waits for what happens in its own time.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// A request to give a hold back.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
+use tokio_postgres::{Client, NoTls};
 
 use super::authority::Certificate;
 use super::clock::ClockShift;
@@ -85,6 +86,14 @@ impl Postgres {
     /// `postgres://postgres@127.0.0.1:port/postgres`.
     pub fn url(&self) -> String {
         format!("postgres://postgres@{}/postgres", self.address())
+    }
+
+    /// A connection, as whoever may do everything.
+    pub async fn client(&self) -> Client {
+        let (client, connection) =
+            tokio_postgres::connect(&self.url(), NoTls).await.expect("the server answers");
+        tokio::spawn(connection);
+        client
     }
 
     /// `127.0.0.1:port`, the same after a restart.
