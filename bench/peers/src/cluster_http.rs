@@ -58,31 +58,41 @@ pub(crate) async fn measure(
         }
     }
     let bare = Server::bare()?;
-    let path = "/v1/events/hot/refused";
-    let (mut plain, mut refused) = (Vec::new(), Vec::new());
+    let (mut plain, mut refused, mut locked, mut hot) = (vec![], vec![], vec![], vec![]);
     for _ in 0..TURNS {
         let turn = duration / TURNS;
+        let path = "/v1/events/hot/refused";
         plain.push(
             load::run(bare.address, CONNECTIONS, turn, 409, |_, _| load::post(path, &hold_of(1))).await?,
         );
-        refused.push(
-            load::run(server.address, CONNECTIONS, turn, 409, |_, _| load::post(HOT, &hold_of(1))).await?,
-        );
+        let refuse =
+            |clients| load::run(server.address, clients, turn, 409, |_, _| load::post(HOT, &hold_of(1)));
+        refused.push(refuse(CONNECTIONS).await?);
+        locked.push(ledger.hot_seat(HOT_CONNECTIONS, turn).await?);
+        hot.push(refuse(HOT_CONNECTIONS).await?);
     }
+    drop(bare);
     let mean = |runs: &[Loaded]| runs.iter().map(Loaded::per_second).sum::<f64>() / f64::from(TURNS);
+    let [plain, refused, locked, hot] = [plain, refused, locked, hot].map(|runs| mean(&runs));
     table.ratio(
         "refused at the gate over HTTP, 200 connections",
-        format!("{:.0}/s", mean(&refused)),
-        format!("bare axum {:.0}/s", mean(&plain)),
-        mean(&refused) / mean(&plain),
+        format!("{refused:.0}/s"),
+        format!("bare axum {plain:.0}/s"),
+        refused / plain,
         Aim::AtLeast(0.5),
     );
-    drop(bare);
+    table.ratio(
+        "hot seat over HTTP at the gate, 50 clients",
+        format!("{hot:.0}/s"),
+        format!("PostgreSQL FOR UPDATE {locked:.0}/s"),
+        hot / locked,
+        Aim::AtLeast(20.0),
+    );
 
     ledger.count_anew().await?;
     // Longer than the gate believes anything; half of them with a key, half of them for what is sold.
     let long = Duration::from_secs(if bench.quick { 6 } else { 64 });
-    let hot = load::run(server.address, HOT_CONNECTIONS, long, 409, |number, turn| {
+    let losers = load::run(server.address, HOT_CONNECTIONS, long, 409, |number, turn| {
         let key = match turn % 2 {
             0 => String::new(),
             _ => format!("idempotency-key: loser-{number}-{turn}\r\n"),
@@ -92,18 +102,11 @@ pub(crate) async fn measure(
     .await?;
     let statements = ledger.statements_of_callers().await? as f64;
     check_oversell(server.address, "hot", 1).await?;
-    let locked = ledger.hot_seat(HOT_CONNECTIONS, duration).await?;
-    table.ratio(
-        "hot seats over HTTP at the gate, 50 clients",
-        rate(&hot),
-        format!("PostgreSQL FOR UPDATE {}", rate(&locked)),
-        hot.per_second() / locked.per_second(),
-        Aim::AtLeast(20.0),
-    );
-    let seconds = hot.elapsed.as_secs_f64();
+    let seconds = losers.elapsed.as_secs_f64();
     println!(
-        "{} losers of two seats in {seconds:.0} s cost PostgreSQL {statements} statements",
-        hot.answered
+        "{} losers of two seats in {seconds:.0} s, {}, cost PostgreSQL {statements} statements",
+        losers.answered,
+        rate(&losers)
     );
     table.figure(
         "statements of PostgreSQL for losers, a seat and 30 s begun",

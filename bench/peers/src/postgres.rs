@@ -47,8 +47,9 @@ impl Postgres {
         tokio::spawn(connection);
         setup
             .batch_execute(
-                "CREATE TABLE seat (id text PRIMARY KEY, hold_id text, live_until timestamptz);
-                 INSERT INTO seat VALUES ('A-1', 'first', clock_timestamp() + interval '1 hour')",
+                "CREATE TABLE IF NOT EXISTS seat (id text PRIMARY KEY, hold_id text, live_until timestamptz);
+                 INSERT INTO seat VALUES ('A-1', 'first', clock_timestamp() + interval '1 hour')
+                 ON CONFLICT DO NOTHING",
             )
             .await?;
         let mut buyers = Clients::default();
