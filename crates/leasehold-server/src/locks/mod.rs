@@ -122,7 +122,7 @@ impl Locks {
         ttl: Ttl,
     ) -> Result<LockRenewal, ApiError> {
         let owner = owner.ok_or_else(|| ApiError::new(Code::LockLost))?;
-        let held = self.held(name, owner, ttl);
+        let held = held(name, owner, ttl);
         let ends_at = self.clock.now() + ttl.length();
         match self.locker.renew(&held).await.map_err(|error| self.failed(error))? {
             Renewed::Extended => {
@@ -152,7 +152,7 @@ impl Locks {
             Some(Begin::New(ticket)) => Some(ticket),
             None => None,
         };
-        let held = self.held(name, owner.clone(), self.time_left(name, &owner));
+        let held = held(name, owner.clone(), self.time_left(name, &owner));
         match self.locker.release(&held).await.map_err(|error| self.failed(error))? {
             Released::Released => {
                 self.note_released(name, &held.owner);
@@ -248,12 +248,6 @@ impl Locks {
         grant
     }
 
-    /// Stores that keep a queue hand the lock over to its head, however this lease was asked for.
-    fn held(&self, name: &LockName, owner: Owner, ttl: Ttl) -> Held {
-        let order = if self.locker.keeps_order() { Order::Fifo } else { Order::Any };
-        Held { names: name.clone().into(), owner, ttl, order }
-    }
-
     /// How long a lease lasts yet, or could last: a release that gets no answer is repeated until then.
     fn time_left(&self, name: &LockName, owner: &Owner) -> Ttl {
         let left = self.tenures.time_left(name, owner, self.clock.now()).unwrap_or(TTL_MAX);
@@ -301,6 +295,10 @@ impl Locks {
         }
         ApiError::from_lock(&error)
     }
+}
+
+fn held(name: &LockName, owner: Owner, ttl: Ttl) -> Held {
+    Held { names: name.clone().into(), owner, ttl, order: Order::Any }
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {
