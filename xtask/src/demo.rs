@@ -14,8 +14,9 @@ pub(crate) fn check() -> Result<()> {
     let server = Server::start(&leasehold, &["demo"])?;
     sell_one_seat(&server)?;
     let mut rush = Command::new(&leasehold);
-    rush.args(["rush", "--url", &server.url(), "--seats", "3", "--users", "200", "--duration", "3s"]);
+    rush.args(["rush", "--url", &server.url(), "--seats", "3", "--users", "200", "--duration", "10s"]);
     let report = output_of(&mut rush)?;
+    ensure!(report.contains("exactly 3 of 3 seats sold"), "the rush says:\n{report}");
     let mut lines = report.lines().filter(|line| !line.is_empty());
     for line in [lines.next(), lines.next_back()].into_iter().flatten() {
         println!("  {line}");

@@ -24,7 +24,13 @@ struct Package {
     why: &'static str,
 }
 
-const NEEDED: [Package; 8] = [
+const NEEDED: [Package; 9] = [
+    Package {
+        name: "curl",
+        is_there: || on_path("curl"),
+        service: None,
+        why: "runs the lines that the demo prints to be pasted",
+    },
     Package {
         name: "strace",
         is_there: || on_path("strace"),

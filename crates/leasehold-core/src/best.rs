@@ -81,7 +81,7 @@ impl FreeSeats {
     }
 
     /// The best `count` free seats: in one row without leaving a single seat alone, else in one row,
-    /// else in neighbouring rows of one section. None when no section has as many.
+    /// else in neighbouring rows of one section. None when no section has as many in the longest runs of its rows.
     pub(crate) fn best(
         &self,
         layout: &Layout,
@@ -133,20 +133,25 @@ impl FreeSeats {
         best.map(|(leaves_orphan, _, first)| Placed { first, leaves_orphan })
     }
 
-    /// Seats in neighbouring rows: the longest run of each, beginning with the row that has the longest.
+    /// Seats in rows that are as near to each other as can be: the longest run of each, of the fewest rows one behind
+    /// the other that have enough.
     fn best_in_section(&self, rows: impl Iterator<Item = Range<u32>>, count: u32) -> Option<Vec<SeatNo>> {
         let longest: Vec<Range<u32>> =
-            rows.map(|row| self.runs(row).max_by_key(|run| run.end - run.start).unwrap_or(0..0)).collect();
-        let total: u32 = longest.iter().map(|run| run.end - run.start).sum();
-        if total < count {
-            return None;
+            rows.map(|row| self.runs(row).max_by_key(Range::len).unwrap_or(0..0)).collect();
+        let (mut from, mut total) = (0, 0);
+        let mut fewest: Option<Range<usize>> = None;
+        for (to, run) in longest.iter().enumerate() {
+            total += run.len();
+            while from < to && total - longest[from].len() >= count as usize {
+                total -= longest[from].len();
+                from += 1;
+            }
+            if total >= count as usize && fewest.as_ref().is_none_or(|rows| to - from < rows.len() - 1) {
+                fewest = Some(from..to + 1);
+            }
         }
-        let from = (0..longest.len()).max_by_key(|&row| longest[row].end - longest[row].start)?;
-        let mut chosen = Vec::with_capacity(count as usize);
-        for run in longest[from..].iter().chain(longest[..from].iter().rev()) {
-            let missing = count - chosen.len() as u32;
-            chosen.extend(seats(run.start..run.end.min(run.start + missing)));
-        }
+        let chosen: Vec<SeatNo> =
+            longest[fewest?].iter().cloned().flatten().take(count as usize).map(SeatNo).collect();
         debug_assert_eq!(chosen.len(), count as usize);
         Some(chosen)
     }
@@ -207,11 +212,36 @@ mod tests {
 
     #[test]
     fn a_large_party_is_spread_over_neighbouring_rows() {
-        let (layout, free) = venue(3, 4);
-        let mut found = numbers(free.best(&layout, 6, None));
-        found.sort_unstable();
-        found.dedup();
-        assert_eq!(found.len(), 6);
+        let (layout, mut free) = venue(5, 4);
+        // Rows 1 and 2 have two seats together, row 3 has none, rows 0 and 4 have all.
+        (4..16).filter(|seat| ![4, 5, 10, 11].contains(seat)).for_each(|seat| free.set(SeatNo(seat), false));
+        assert_eq!(numbers(free.best(&layout, 6, None)), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(numbers(free.best(&layout, 7, None)), [0, 1, 2, 3, 4, 5, 10]);
+        free.set(SeatNo(0), false);
+        free.set(SeatNo(3), false);
+        // Rows 2 to 4 have as many as rows 0 to 2: those at the front are better.
+        assert_eq!(numbers(free.best(&layout, 6, None)), [1, 2, 4, 5, 10, 11]);
+        free.set(SeatNo(5), false);
+        assert_eq!(numbers(free.best(&layout, 6, None)), [10, 11, 16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn a_section_gives_its_own_seats_only() {
+        let sections =
+            [("A", 1, 6), ("B", 2, 4)].map(|(name, rows, seats)| (Name::parse(name).unwrap(), rows, seats));
+        let layout = Layout::grid(&sections).unwrap();
+        let mut free = FreeSeats::all(layout.seat_count());
+        let (a, b) = (Some(SectionNo(0)), Some(SectionNo(1)));
+        assert_eq!(numbers(free.best(&layout, 2, None)), [2, 3]);
+        assert_eq!(numbers(free.best(&layout, 2, a)), [2, 3]);
+        assert_eq!(numbers(free.best(&layout, 2, b)), [6, 7]);
+        assert_eq!(numbers(free.best(&layout, 8, b)), (6..14).collect::<Vec<u32>>());
+        // Nobody is spread over two sections.
+        assert_eq!(free.best(&layout, 7, a), None);
+        assert_eq!(free.best(&layout, 9, None), None);
+        (0..6).for_each(|seat| free.set(SeatNo(seat), false));
+        assert_eq!(free.best(&layout, 1, a), None);
+        assert_eq!(numbers(free.best(&layout, 1, None)), [6]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::hold::units;
 use crate::{
     BookingState, Changes, Command, Event, EventNo, Fence, Hold, HoldId, HoldState, Item, ItemRequest, Kind,
-    Owner, PaymentState, PoolNo, Refusal, Reply, SeatNo, State, StatusCounts, Timestamp, Touched,
+    Owner, PaymentState, PoolNo, Refusal, Reply, Row, SeatNo, State, StatusCounts, Timestamp, Touched,
 };
 
 /// A broken invariant.
@@ -334,7 +334,7 @@ fn judge_refusal(
     let due = state.next_due().is_some_and(|due| due <= now);
     let falsely = match refusal {
         Refusal::NotYet => !due,
-        Refusal::NotTogether { .. } => due,
+        Refusal::NotTogether { .. } => due || are_together(state, command, now),
         Refusal::PoolShort { pool, available, .. } => {
             due || asked(state, command).is_none_or(|(event, items)| {
                 event.pools()[pool.0 as usize].free() != *available || units_of(items, *pool) <= *available
@@ -375,6 +375,33 @@ fn asked<'a>(state: &'a State, command: &'a Command) -> Option<(&'a Event, &'a [
         _ => return None,
     };
     Some((state.event(event)?, items))
+}
+
+/// Whether the seats together that a command asks for are there. Only of a command that asks for such seats once: of
+/// several, each takes from what is left for the next.
+fn are_together(state: &State, command: &Command, now: Timestamp) -> bool {
+    let Some((event, items)) = asked(state, command) else { return true };
+    let best = items.iter().filter_map(|item| match *item {
+        ItemRequest::Best { count, section } => Some((count, section)),
+        ItemRequest::Seat(_) | ItemRequest::Pool(..) => None,
+    });
+    let best: Vec<_> = best.collect();
+    let &[(count, wanted)] = best.as_slice() else { return best.is_empty() };
+    let is_there =
+        |seat: SeatNo| is_free(state, event, seat, now) && !items.contains(&ItemRequest::Seat(seat));
+    let longest = |row: &Row| {
+        let (mut run, mut longest) = (0, 0);
+        for seat in row.seats.clone().map(SeatNo) {
+            run = if is_there(seat) { run + 1 } else { 0 };
+            longest = longest.max(run);
+        }
+        longest
+    };
+    event.layout.sections().iter().enumerate().any(|(number, section)| {
+        let rows = &event.layout.rows()[section.rows.start as usize..section.rows.end as usize];
+        let is_wanted = wanted.is_none_or(|wanted| wanted.0 as usize == number);
+        is_wanted && rows.iter().map(longest).sum::<u32>() >= count
+    })
 }
 
 fn units_of(items: &[ItemRequest], pool: PoolNo) -> u32 {

@@ -274,3 +274,59 @@ impl Inside {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{EventState, Kind, Policy, StatusCounts, Timestamp};
+
+    use super::*;
+
+    const SURPLUS: u64 = 10;
+
+    fn version(number: u64) -> Version {
+        Version { epoch: Epoch::FIRST, number }
+    }
+
+    fn change(number: u64) -> Change {
+        let at = Timestamp::from_millis(1_700_000_000_000);
+        let (seats, pools) = (Box::default(), Box::default());
+        Change { version: version(number), at, kind: Kind::EventUpdated, hold: None, seats, pools }
+    }
+
+    /// A feed with more changes than it keeps.
+    fn full() -> (Arc<Feed>, u64) {
+        let last = CHANGES_PER_EVENT_MAX as u64 + SURPLUS;
+        let summary = |number| EventSummary {
+            state: EventState::Open,
+            version: version(number),
+            counts: StatusCounts::default(),
+            pools: Vec::new(),
+            policy: Policy::default(),
+        };
+        let feed = Feed::new(summary(0), Vec::new(), Arc::default());
+        feed.publish((1..=last).map(change), summary(last));
+        (Arc::new(feed), last)
+    }
+
+    #[tokio::test]
+    async fn a_reader_behind_what_is_kept_begins_anew_and_one_that_is_not_misses_nothing() {
+        let (feed, last) = full();
+        assert_eq!(feed.kept.load(Ordering::Relaxed), CHANGES_PER_EVENT_MAX);
+        for behind in [0, SURPLUS - 1] {
+            let mut reader = feed.subscribe(Since::Version(version(behind)));
+            assert!(matches!(reader.next().await, StreamStep::Reset(to) if to == version(last)), "{behind}");
+            assert!(matches!(feed.availability(Since::Version(version(behind))), Availability::Full(_)));
+        }
+        let mut reader = feed.subscribe(Since::Version(version(SURPLUS)));
+        let mut read = SURPLUS;
+        while read < last {
+            let StreamStep::Changes(changes) = reader.next().await else {
+                panic!("told to begin anew at {read}")
+            };
+            for change in changes {
+                read += 1;
+                assert_eq!(change.version, version(read));
+            }
+        }
+    }
+}

@@ -14,6 +14,32 @@ fn open(path: &Path) -> (EmbeddedEngine, mpsc::Receiver<String>) {
     (EmbeddedEngine::open(options).expect("the file opens"), stopped)
 }
 
+/// Whatever writes it, the file does not take numbers that cannot be.
+#[tokio::test]
+async fn a_row_that_cannot_be_is_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let (engine, _) = open(&path);
+    let mut create = create_event("gala");
+    let Command::CreateEvent(event) = &mut create.command else { unreachable!("it creates an event") };
+    event.pools = vec![(Name::parse("floor").unwrap(), 5)];
+    let venue = engine.execute(create).await.unwrap().venue;
+    engine.execute(hold(&venue, 0)).await.unwrap();
+    engine.close().await;
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    for rows in [
+        "pools SET sold = capacity + 1",
+        "pools SET held = capacity, blocked = 1",
+        "pools SET held = -1",
+        "seats SET state = 'lost'",
+        "seats SET fence = -1",
+        "events SET state = 'melted'",
+    ] {
+        let refused = connection.execute(&format!("UPDATE {rows}"), []).expect_err(rows).to_string();
+        assert!(refused.contains("CHECK constraint failed"), "{rows}: {refused}");
+    }
+}
+
 /// A change that did not go through the engine.
 fn tamper(path: &Path, sql: &str) {
     let connection = rusqlite::Connection::open(path).unwrap();

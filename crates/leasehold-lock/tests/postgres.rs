@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_lock::backend::ListQuery;
+use leasehold_lock::backend::{ListQuery, Released};
 use leasehold_lock::{Acquired, Guard, LockError, LockName, Locker, Names, Postgres};
 use leasehold_testkit::servers;
 use tokio_postgres::{Client, NoTls};
@@ -93,6 +93,60 @@ async fn a_waiter_whose_connections_break_gets_the_lock_all_the_same() {
     assert!(matches!(released, Ok(_) | Err(LockError::Unknown { .. })), "{released:?}");
     let acquired = waiting.await.unwrap().unwrap();
     acquired.granted().expect("it was released").release().await.unwrap();
+}
+
+/// A lease is a row, so it is no matter which session asks: one that ends takes no lock with it, and one that has a
+/// lock does not get it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_29_a_lock_is_not_its_sessions() {
+    let server = servers::Postgres::start();
+    let locker = locker(&server.url());
+    let guard = granted(&locker, "job").await;
+    assert!(acquire(&locker, "job").await.unwrap().granted().is_none(), "had twice by one session");
+    let looks = connect(&server).await;
+    let cut = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+               WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    assert!(!looks.query(cut, &[]).await.unwrap().is_empty());
+    let rival = Locker::new(Postgres::open(&server.url()).unwrap());
+    assert!(acquire(&rival, "job").await.unwrap().granted().is_none(), "gone with the session");
+    guard.check().unwrap();
+    drop(guard);
+    let acquired = rival.acquire("job").ttl(LONG).wait(PATIENCE).await.unwrap();
+    acquired.granted().expect("another session has released it").release().await.unwrap();
+}
+
+/// Names are entered by a hash of 32 bits. Two that share it are two locks, and whatever is taken together in
+/// whichever order waits for nobody who waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_30_names_that_collide_are_different_locks_and_no_order_deadlocks() {
+    let server = servers::Postgres::start();
+    let looks = connect(&server).await;
+    let collision = "SELECT min(name), max(name) FROM (SELECT 'job-' || i AS name FROM generate_series(1, 400000) AS i) AS names
+                     GROUP BY hashtext(name) HAVING count(*) > 1 LIMIT 1";
+    let row = looks.query_one(collision, &[]).await.expect("two of so many collide");
+    let (one, other): (String, String) = (row.get(0), row.get(1));
+    let (ours, theirs) = (locker(&server.url()), locker(&server.url()));
+    let (first, second) = (granted(&ours, &one).await, granted(&theirs, &other).await);
+    assert_eq!(first.release().await.unwrap(), Released::Released);
+    assert!(acquire(&ours, &other).await.unwrap().granted().is_none(), "released with another one");
+    assert_eq!(second.release().await.unwrap(), Released::Released);
+    let names = [one, other, "a".to_owned(), "z".to_owned()];
+    let tasks = (0..12).map(|number| {
+        let locker = locker(&server.url());
+        let wanted = [names[number % 4].as_str(), &names[(number + 1 + number / 4) % 4]].map(str::to_owned);
+        tokio::spawn(async move {
+            for _ in 0..20 {
+                let wanted = [wanted[0].as_str(), &wanted[1]];
+                let acquired = locker.acquire(wanted).ttl(LONG).wait(LONG).await.unwrap();
+                acquired.granted().expect("patience enough").release().await.unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(looks.query_one(deadlocks, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

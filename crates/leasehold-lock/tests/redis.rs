@@ -1,10 +1,10 @@
 //! The promises of a lock store, kept on one real Redis server.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_lock::backend::{Attempt, Backend, Order, Released, Request};
-use leasehold_lock::{Acquired, LockError, Locker, Names, Owner, Redis, Redlock, Settings, Ttl};
+use leasehold_lock::{Acquired, LockError, LockName, Locker, Names, Owner, Redis, Redlock, Settings, Ttl};
 use leasehold_testkit::servers::RedisServer;
 
 leasehold_testkit::lock_suite!(async {
@@ -86,8 +86,78 @@ async fn five_dead_waiters_cost_less_than_the_claim_time_of_one() {
     }
     cost.sort_unstable();
     assert!(cost[cost.len() / 2] < CLAIM_DEFAULT, "five dead waiters cost {cost:?}");
-    let left: Vec<String> = server.command(&["KEYS", "leasehold:*"]);
+    let left: Vec<String> = server.command(&["KEYS", "leasehold:*:*"]);
     assert_eq!(left, Vec::<String>::new(), "something was left of the lines");
+}
+
+/// Releases that go to the server together are decided for each: some names have a line, some have none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_releases_of_many_at_once_hand_over_to_their_lines() {
+    let long = Duration::from_secs(60);
+    let server = RedisServer::start();
+    let store = Arc::new(Redis::open(&server.url()).unwrap().with_claim_time(long));
+    let locker = Locker::with_settings(store.clone(), Settings::default());
+    let mut leases = Vec::new();
+    for number in 0..40 {
+        let name = format!("job-{number}");
+        let guard = locker.acquire(&name).ttl(long).await.unwrap().granted().unwrap();
+        let waiter = (number % 2 == 0)
+            .then(|| tokio::spawn(locker.acquire(&name).ttl(long).wait(long).in_order().into_future()));
+        leases.push((name, guard, waiter));
+    }
+    let lines = || server.command::<Vec<String>>(&["KEYS", "leasehold:queue:*"]).len();
+    let until = Instant::now() + Duration::from_secs(20);
+    while lines() < 20 {
+        assert!(Instant::now() < until, "{} lines", lines());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let releases = leases.into_iter().map(|(name, guard, waiter)| {
+        let locker = locker.clone();
+        tokio::spawn(async move {
+            assert_eq!(guard.release().await.unwrap(), Released::Released);
+            let plain = locker.acquire(&name).ttl(long).no_wait().await.unwrap().granted();
+            assert_eq!(plain.is_none(), waiter.is_some(), "{name}");
+            if let Some(waiter) = waiter {
+                drop(waiter.await.unwrap().unwrap().granted().expect("its turn"));
+            }
+        })
+    });
+    for release in releases.collect::<Vec<_>>() {
+        release.await.unwrap();
+    }
+}
+
+/// Who is never told still finds out in time that its turn has come, and keeps its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn line_keeps_its_order_when_no_message_arrives() {
+    let long = Duration::from_secs(60);
+    let server = RedisServer::start();
+    let () = server.command(&["ACL", "SETUSER", "deaf", "on", ">word", "~*", "resetchannels", "+@all"]);
+    let url = server.url().replace("redis://", "redis://deaf:word@");
+    let locker = Locker::new(Redis::open(&url).unwrap().with_claim_time(Duration::from_secs(2)));
+    let guard = locker.acquire("job").ttl(long).await.unwrap().granted().unwrap();
+    let turns = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for number in 0..4 {
+        let (acquire, turns) = (locker.acquire("job").ttl(long).wait(long).in_order(), turns.clone());
+        waiters.push(tokio::spawn(async move {
+            let guard = acquire.await.unwrap().granted().expect("its turn");
+            turns.lock().unwrap().push(number);
+            guard.release().await.unwrap();
+        }));
+        let until = Instant::now() + Duration::from_secs(20);
+        while locker.inspect(&LockName::parse("job").unwrap()).await.unwrap().unwrap().waiters
+            != Some(number + 1)
+        {
+            assert!(Instant::now() < until, "not in line");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    guard.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert_eq!(*turns.lock().unwrap(), [0, 1, 2, 3]);
 }
 
 /// A replica says of every write that it is none of its business, which may be over in a moment.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leasehold_api::{
     BeginPayment, BlockView, BlockedUnits, BookingView, CancelBooking, ConfirmHold, CreateBlock, CreateHold,
-    HoldView, ItemSpec, ItemView, PatchEvent, PatchHold, PaymentFailed, PoolCapacity,
+    HoldView, ItemSpec, ItemView, PatchEvent, PatchHold, PaymentFailed, PoolCapacity, RevokeHold,
 };
 use leasehold_client::Request;
 
@@ -105,9 +105,14 @@ impl Buyer {
         self.use_hold()
     }
 
-    /// Keeps something back, puts it on sale again, or changes how much there is.
+    /// Takes a hold away, keeps something back, puts it on sale again, or changes how much there is.
     fn operate(&mut self) -> Request {
         let event = format!("/v1/events/{}", self.shop.event);
+        if let Some(hold) = self.holds.first().filter(|_| self.random.percent(20)) {
+            let revoke = RevokeHold { reason: Some("by mistake".to_owned()) };
+            let revoke = Request::post(format!("/v1/holds/{}/revoke", hold.id), &revoke);
+            return self.keyed(revoke);
+        }
         if let Some(block) = self.blocks.first() {
             let removal = Request::delete(format!("{event}/blocks/{block}"));
             return self.keyed(removal);
@@ -243,7 +248,7 @@ impl Buyer {
                     self.forget(hold);
                 }
             }
-            Route::ReleaseHold(hold) if answer.is_success() => self.forget(hold),
+            Route::ReleaseHold(hold) | Route::RevokeHold(hold) if answer.is_success() => self.forget(hold),
             Route::ReleaseHold(hold) | Route::PatchHold(hold) | Route::BeginPayment(hold)
                 if self.is_over(request, answer) =>
             {

@@ -16,6 +16,7 @@ mod made_histories;
 #[cfg(test)]
 mod made_read_backs;
 mod owners;
+mod patches;
 mod recovery;
 mod refunds;
 mod seats;

@@ -12,18 +12,22 @@ impl Facts {
     /// The first moment at which something that could end the hold was asked for.
     pub(crate) fn ending_invoked(&self, hold: &HoldFact) -> Option<Duration> {
         let by_hold = self.about_hold(&hold.id).filter(|(_, operation)| may_end(operation, hold));
-        let by_event = self.closings(&hold.event);
+        let by_event = self.closings(hold);
         by_hold.map(|(_, operation)| operation.started).chain(by_event).min()
     }
 
-    /// When somebody asked to close the event.
-    pub(crate) fn closings(&self, event: &str) -> impl Iterator<Item = Duration> {
-        let closes = |operation: &Operation| {
+    /// When somebody asked to close the event of a hold, unless it was done before anybody asked for the hold.
+    pub(crate) fn closings(&self, hold: &HoldFact) -> impl Iterator<Item = Duration> {
+        let asked_for = hold.invoked;
+        let closes = move |operation: &Operation| {
             matches!(Route::of(&operation.request), Route::PatchEvent(_))
                 && body_field(operation, "state").as_deref() == Some("closed")
                 && operation.may_have_taken_effect()
+                && operation.effect_known_at().is_none_or(|known_at| known_at >= asked_for)
         };
-        self.numbered(self.on_event.get(event)).filter(move |(_, op)| closes(op)).map(|(_, op)| op.started)
+        self.numbered(self.on_event.get(&hold.event))
+            .filter(move |(_, op)| closes(op))
+            .map(|(_, op)| op.started)
     }
 
     /// The first moment at which a cancel of the booking was asked for.

@@ -253,7 +253,7 @@ pub(crate) fn parse_micros(text: &str) -> Option<Micros> {
 }
 
 /// For each operation with an idempotency key: when the first with that key, path and body began.
-fn first_invocations(operations: &[Operation]) -> HashMap<usize, Duration> {
+pub(crate) fn first_invocations(operations: &[Operation]) -> HashMap<usize, Duration> {
     let identity = |operation: &Operation| {
         let request = &operation.request;
         let key = request.header(leasehold_api::IDEMPOTENCY_KEY)?;

@@ -218,6 +218,11 @@ impl Operation {
             Outcome::NotSent => false,
         }
     }
+
+    /// When its effect was there for certain; `None` as long as it may still come.
+    pub(crate) fn effect_known_at(&self) -> Option<Duration> {
+        self.ended.filter(|_| self.acknowledged())
+    }
 }
 
 impl SentRequest {

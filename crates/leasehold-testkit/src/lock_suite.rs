@@ -87,6 +87,7 @@ macro_rules! for_each_lock_case {
             in_order::dead_waiter_costs_the_next_one_little,
             in_order::waiter_that_gives_up_leaves_the_line,
             in_order::asking_again_keeps_the_place_in_line,
+            in_order::plain_release_hands_over_to_the_first_in_line,
         }
     };
 }

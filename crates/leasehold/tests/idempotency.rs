@@ -91,6 +91,7 @@ async fn a_storm_of_one_event_makes_one_event() {
     let event = CreateEvent { id: "late-show".to_owned(), seats, ..CreateEvent::default() };
     let request = Request::post("/v1/events", &event).idempotency_key("storm-3");
     assert_one_answer(&storm(&stage, &request).await);
+    stage.judge().await.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,7 +185,7 @@ async fn a_key_with_another_body_is_refused_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_request_may_be_repeated_with_its_key_and_then_be_granted() {
-    let (_stage, mut desk) = open().await;
+    let (stage, mut desk) = open().await;
     let taken = desk.granted("gala", "A-5", 600_000).await;
     let body =
         CreateHold { items: vec![ItemSpec::seat("A-5")], ttl_ms: Some(600_000), ..CreateHold::default() };
@@ -197,4 +198,5 @@ async fn a_refused_request_may_be_repeated_with_its_key_and_then_be_granted() {
     let replayed = desk.send(request).await;
     assert_eq!(replayed.body, granted.body);
     assert!(replayed.header("idempotency-replayed").is_some());
+    stage.judge().await.assert_clean();
 }

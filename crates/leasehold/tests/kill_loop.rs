@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use leasehold_api::PatchEvent;
+use leasehold_client::Request;
 use leasehold_testkit::{History, Random, Shop, Stage, Workload, kill_rounds_with};
 
 const KILLS: usize = 100;
@@ -26,6 +28,18 @@ async fn pay_twice(stage: &Stage, shop: &Shop) {
     assert_eq!(desk.cancel(&booking.booking_id).await.status, 200);
 }
 
+/// The event is closed and opened again, which takes a hold away: it does not come back with any of the kills.
+async fn close_and_open(stage: &Stage, shop: &Shop) {
+    let mut desk = stage.desk(BUYERS + 2);
+    let hold = desk.granted(&shop.event, &shop.seats[0], 600_000).await;
+    for state in ["closed", "open"] {
+        let patch = PatchEvent { state: Some(state.to_owned()), ..PatchEvent::default() };
+        let answer = desk.send(Request::patch(format!("/v1/events/{}", shop.event), &patch)).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    assert_eq!(desk.show_hold(&hold).await.state, "revoked");
+}
+
 /// What was answered as it should be: a rule that no request puts to the test has kept nothing.
 fn assert_everything_was_done(history: &History) {
     let writes = [
@@ -38,6 +52,7 @@ fn assert_everything_was_done(history: &History) {
         ("POST", "/confirm", "items"),
         ("POST", "/cancel", ""),
         ("POST", "/payment/failed", ""),
+        ("POST", "/revoke", ""),
     ];
     for (method, path, word) in writes {
         let done = history.count_since(0, |operation| {
@@ -57,6 +72,7 @@ async fn everything_acknowledged_survives_a_hundred_kills() {
     let mut workload = Workload::new(random.next_u64(), BUYERS, Shop::small(), &stage.history);
     workload.open_shop(stage.address()).await;
     pay_twice(&stage, &Shop::small()).await;
+    close_and_open(&stage, &Shop::small()).await;
 
     let data = stage.data();
     let look = |kill| {

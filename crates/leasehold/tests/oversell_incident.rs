@@ -113,15 +113,18 @@ async fn ours_sells_exactly_the_bottles_there_are() {
     for number in 1..=BUYERS {
         let clicks = [(); 2].map(|()| RecordingClient::new(stage.address(), number, &stage.history));
         let random = Random::new(seed.wrapping_add(number as u64));
-        buyers.spawn(Buyer { number, random, clicks, attempt: 0, too_slow: 0 }.buy_one());
+        buyers.spawn(Buyer { number, random, clicks, attempt: 0, too_slow: 0, given_up: 0 }.buy_one());
     }
     let bought = buyers.join_all().await;
     let happy = bought.iter().filter(|bought| bought.booking.is_some()).count();
     let too_slow: usize = bought.iter().map(|bought| bought.too_slow).sum();
+    let given_up: usize = bought.iter().map(|bought| bought.given_up).sum();
     println!(
-        "ours: {happy} of {BUYERS} buyers have a bottle, {too_slow} holds ended under a slow dependency"
+        "ours: {happy} of {BUYERS} buyers have a bottle, {too_slow} holds ended under a slow dependency, \
+         {given_up} clicks were given up"
     );
     assert_eq!(happy, BOTTLES as usize);
+    assert!(given_up > 0, "nobody was impatient");
     assert!(too_slow >= 10, "the dependency was hardly ever slower than the hold: {too_slow}");
 
     let wine = &desk.show_event("sale").await.pools[0];
@@ -137,11 +140,13 @@ struct Buyer {
     clicks: [RecordingClient; 2],
     attempt: usize,
     too_slow: usize,
+    given_up: usize,
 }
 
 struct Bought {
     booking: Option<String>,
     too_slow: usize,
+    given_up: usize,
 }
 
 impl Buyer {
@@ -154,7 +159,7 @@ impl Buyer {
                 assert_eq!((answer.status, answer.code().as_deref()), (409, Some("sold-out")), "{answer:?}");
                 let problem: leasehold_api::Problem = answer.view().unwrap();
                 if problem.returning.unwrap_or(0) == 0 {
-                    return Bought { booking: None, too_slow: self.too_slow };
+                    return self.ends_with(None);
                 }
                 tokio::time::sleep(Duration::from_millis(self.random.within(20..100))).await;
                 continue;
@@ -166,12 +171,16 @@ impl Buyer {
             let answer = self.click_twice(confirm_request(&hold)).await;
             if answer.status == 201 {
                 let booking = answer.json()["booking_id"].as_str().map(str::to_owned);
-                return Bought { booking, too_slow: self.too_slow };
+                return self.ends_with(booking);
             }
             assert_eq!((answer.status, answer.code().as_deref()), (410, Some("hold-expired")), "{answer:?}");
             self.too_slow += 1;
         }
         panic!("buyer {} gave up", self.number);
+    }
+
+    fn ends_with(self, booking: Option<String>) -> Bought {
+        Bought { booking, too_slow: self.too_slow, given_up: self.given_up }
     }
 
     fn hold_request(&self) -> Request {
@@ -189,7 +198,8 @@ impl Buyer {
         let [first, second] = &mut self.clicks;
         if impatient {
             // The first click is given up at once; whether it took effect nobody knows.
-            let _ = tokio::time::timeout(Duration::from_micros(300), first.send(request.clone())).await;
+            let click = tokio::time::timeout(Duration::from_micros(300), first.send(request.clone())).await;
+            self.given_up += usize::from(click.is_err());
             *first = RecordingClient::new(second.address(), self.number, second.history());
         }
         let later = async {

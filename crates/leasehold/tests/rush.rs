@@ -49,6 +49,22 @@ fn a_rate_is_kept_whatever_the_server_could_do() {
     assert!((20..=110).contains(&sent), "{sent} requests: {report}");
 }
 
+/// While it runs a terminal shows how it goes, and then the report alone.
+#[test]
+fn a_terminal_is_shown_how_it_goes() {
+    let line = format!(
+        "stty cols 120; '{}' rush --seats 3 --users 10 --duration 2s --rate 200",
+        env!("CARGO_BIN_EXE_leasehold")
+    );
+    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    let bars: Vec<&str> = shown.split('\r').filter(|drawn| drawn.contains('━')).collect();
+    assert!(bars.len() > 2 && bars.iter().any(|bar| bar.ends_with("3 sold")), "{bars:?}");
+    let (_, report) = shown.rsplit_once("\u{1b}[").expect("the bar is taken away");
+    assert!(report.contains("exactly 3 of 3 seats sold") && !report.contains('━'), "{report}");
+}
+
 /// What a liar does to the answers of an honest server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Lie {

@@ -131,9 +131,24 @@ async fn an_event_has_its_rate() {
 async fn a_key_can_be_required() {
     let (_folder, server) = start(&["--require-idempotency-key"]);
     let mut client = Client::new(server.address());
-    let event = CreateEvent { id: "gala".to_owned(), ..CreateEvent::default() };
-    let refused = client.send(Request::post("/v1/events", &event)).await.unwrap();
-    assert_eq!((refused.status, refused.code().as_deref()), (400, Some("idempotency-missing")));
+    let described: serde_json::Value =
+        client.send(Request::get("/openapi.json")).await.unwrap().json().unwrap();
+    let mut refusals = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().filter(|method| *method != "get") {
+            // To renew a lock twice is to renew it.
+            if (path.as_str(), method.as_str()) == ("/v1/locks/{name}", "patch") {
+                continue;
+            }
+            let method: leasehold_client::Method = method.to_uppercase().parse().unwrap();
+            let path = path.replace(['{', '}'], "");
+            let refused = client.send(Request::new(method.clone(), path.clone())).await.unwrap();
+            let found = (refused.status, refused.code());
+            assert_eq!(found, (400, Some("idempotency-missing".into())), "{method} {path}");
+            refusals += 1;
+        }
+    }
+    assert!(refusals >= 12, "{refusals}");
 }
 
 #[tokio::test]

@@ -65,6 +65,7 @@ async fn slow_heads_are_closed_and_hold_up_nobody() {
     assert_served_quickly(stage.address());
     assert_eq!(feed_until_closed(slow, b"a"), SLOW, "slow heads are closed within {CLOSED_WITHIN:?}");
     assert_served_quickly(stage.address());
+    stage.judge().await.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,6 +78,7 @@ async fn slow_bodies_are_closed_and_hold_up_nobody() {
     assert_served_quickly(stage.address());
     assert_eq!(feed_until_closed(slow, b" "), SLOW, "slow bodies are closed within {CLOSED_WITHIN:?}");
     assert_eq!(stage.desk(0).show_event("gala").await.seats.free, 1);
+    stage.judge().await.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,6 +92,7 @@ async fn a_body_that_never_comes_is_told_so() {
     let answer = connection.read_answer(CLOSED_WITHIN).expect("408 before the connection is closed");
     assert_eq!((answer.status, answer.code().as_deref()), (408, Some("timeout")));
     assert!(connection.closed_within(Duration::from_secs(2)));
+    stage.judge().await.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,6 +106,7 @@ async fn a_body_cut_off_by_a_half_close_changes_nothing() {
     connection.half_close().unwrap();
     assert!(connection.closed_within(CLOSED_WITHIN), "a connection without a future is closed");
     assert_eq!(stage.desk(0).show_event("gala").await.seats.free, 1);
+    stage.judge().await.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,4 +119,5 @@ async fn two_thousand_idle_connections_hold_up_nobody() {
     assert_eq!(stage.desk(1).show_hold(&hold).await.state, "held");
     drop(idle);
     assert_served_quickly(stage.address());
+    stage.judge().await.assert_clean();
 }

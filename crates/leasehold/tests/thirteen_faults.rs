@@ -147,12 +147,13 @@ async fn one_buyers_key_gives_another_buyer_nothing() {
 /// Fault 6: a key used twice was reported as a seat that is sold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reused_key_is_not_reported_as_a_taken_seat() {
-    let (_stage, mut desk) = open().await;
+    let (stage, mut desk) = open().await;
     assert_eq!(desk.send(hold_request("gala", "A-1", "key")).await.status, 201);
     let reused = desk.send(hold_request("gala", "A-2", "key")).await;
     assert_refused(&reused, 422, "idempotency-mismatch");
     let taken = desk.send(hold_request("gala", "A-1", "another-key")).await;
     assert_refused(&taken, 409, "seat-taken");
+    stage.judge().await.assert_clean();
 }
 
 /// Fault 7: a seat was confirmed before it was paid for, and stayed so when the payment never answered.
@@ -234,6 +235,7 @@ async fn the_stream_tells_every_change_without_a_gap() {
     let first: u64 = first.parse().unwrap();
     let expected: Vec<String> = (0..=6).map(|step| format!("{epoch}-{}", first + step)).collect();
     assert_eq!(ids(&received), expected, "{}", String::from_utf8_lossy(&received));
+    stage.judge().await.assert_clean();
 }
 
 /// Fault 13: the lock had no fencing token.

@@ -192,6 +192,16 @@ fn a_false_refusal_is_reported() {
     assert_eq!(ask(&units(4), short(3)), Vec::<&str>::new());
     assert_eq!(ask(&units(3), short(3)), ["I16"], "as many were there");
     assert_eq!(ask(&units(4), short(2)), ["I16"], "more were there than it says");
+    let together = |count| ItemRequest::Best { count, section: None };
+    let apart = || Refusal::NotTogether { available: 1, returning: 2 };
+    assert_eq!(ask(&[together(2)], apart()), Vec::<&str>::new());
+    assert_eq!(
+        ask(&[together(1), ItemRequest::Seat(free)], apart()),
+        Vec::<&str>::new(),
+        "it is asked for itself"
+    );
+    assert_eq!(ask(&[together(1)], apart()), ["I16"], "one was there");
+    assert_eq!(ask(&both, apart()), ["I16"], "nobody asked for seats together");
     assert_eq!(ask(&both, Refusal::NotYet), ["I16"], "nothing is due");
     for (limit, found) in [(0, vec!["I16"]), (1, vec![]), (2, vec!["I16"])] {
         let mut stage = Stage::new();

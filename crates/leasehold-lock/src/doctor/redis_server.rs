@@ -105,9 +105,7 @@ impl Server {
     }
 
     pub(super) fn is_new_enough(&self) -> bool {
-        let mut numbers =
-            self.info("redis_version").split('.').map(|number| number.parse::<u32>().unwrap_or(0));
-        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= VERSION_MIN
+        is_new_enough(self.info("redis_version"))
     }
 
     fn version(&self, chart: &mut Chart) {
@@ -356,9 +354,28 @@ pub(super) fn told(error: &StoreError) -> String {
     source.to_string()
 }
 
+fn is_new_enough(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= VERSION_MIN
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_compared_number_by_number() {
+        for (version, enough) in [
+            ("7.0.0", true),
+            ("7.2.5", true),
+            ("10.1.0", true),
+            ("6.2.14", false),
+            ("6.10", false),
+            ("", false),
+        ] {
+            assert_eq!(is_new_enough(version), enough, "{version}");
+        }
+    }
 
     #[test]
     fn only_a_difference_that_is_certain_is_worth_a_warning() {

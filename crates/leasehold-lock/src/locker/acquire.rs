@@ -20,8 +20,9 @@ const LOOK_AFTER_MIN: Duration = Duration::from_millis(5);
 const LOOK_AFTER_MAX: Duration = Duration::from_millis(250);
 /// With a bell, looking is only for rings that were missed.
 const LOOK_AFTER_WITH_BELL: Duration = Duration::from_secs(1);
-/// Waiters in a queue show this often that they are alive.
-const LOOK_AFTER_IN_QUEUE: Duration = Duration::from_millis(300);
+/// Waiters in a queue show this often that they are alive. They find out in time that their turn has come
+/// although they were not told.
+pub(crate) const LOOK_AFTER_IN_QUEUE: Duration = Duration::from_millis(200);
 /// A wait of years is a mistake; it also keeps the arithmetic in range.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -9,6 +9,7 @@ use super::Core;
 use super::registry::Release;
 use super::tenure::{LeaseState, Tenure};
 use crate::backend::{Held, Released};
+use crate::clock::Moment;
 use crate::error::{LockError, LostReason, Operation};
 use crate::lease::{Fence, Guarantee};
 use crate::name::Names;
@@ -115,6 +116,11 @@ impl Guard {
             LeaseState::Lost => Duration::ZERO,
             LeaseState::Held | LeaseState::Doubtful => self.tenure.deadline().since(self.core.clock.now()),
         }
+    }
+
+    /// When the work must have stopped unless a renewal gets through, by [`Clock::system`](crate::Clock::system).
+    pub fn deadline(&self) -> Moment {
+        self.tenure.deadline()
     }
 
     /// `Ok` while the lock is held. Ask right before a write that carries no fence.

@@ -14,6 +14,8 @@ mod registry;
 mod tenure;
 
 pub use acquire::Acquired;
+#[cfg(feature = "redis")]
+pub(crate) use acquire::LOOK_AFTER_IN_QUEUE;
 pub use advice::Advice;
 pub use guard::Guard;
 pub use meters::Meters;

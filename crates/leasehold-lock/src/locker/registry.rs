@@ -246,3 +246,45 @@ impl Registry {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Order;
+    use crate::lease::Ttl;
+    use crate::name::Names;
+
+    #[test]
+    fn releases_that_wait_are_bounded_and_the_oldest_go() {
+        let (registry, now) = (Registry::default(), Moment::from_nanos(1));
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        for number in 0..RELEASES_MAX + 3 {
+            let names = Names::try_from(format!("job-{number}")).unwrap();
+            let held = Held { names, owner: Owner::random(None), ttl, order: Order::Any };
+            registry.give_back(Release::granted(held, now));
+        }
+        let releases = registry.turn(now, 0, usize::MAX).releases;
+        assert_eq!(releases.len(), RELEASES_MAX);
+        assert_eq!(releases[0].held.names.first().as_str(), "job-3");
+    }
+
+    /// Without an answer a release goes on until its lease is over, or, when the locker is gone, a few times.
+    #[test]
+    fn release_without_an_answer_is_tried_until_the_lease_is_over() {
+        let ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+        let held =
+            Held { names: "job".try_into().unwrap(), owner: Owner::random(None), ttl, order: Order::Any };
+        for (closing, tries) in [(false, 60 / 4..60), (true, 7..8)] {
+            let mut now = Moment::from_nanos(1);
+            let mut release = Some(Release::granted(held.clone(), now));
+            let mut tried = 0;
+            while let Some(again) = release.take().and_then(|release| release.again(now, false, closing)) {
+                assert!(now < again.ends);
+                now = again.not_before;
+                release = Some(again);
+                tried += 1;
+            }
+            assert!(tries.contains(&tried), "closing {closing}: tried {tried} times");
+        }
+    }
+}

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redis::Value;
 use tokio::sync::oneshot;
 
+use super::keys;
 use super::link::{Link, Lua};
 use crate::error::StoreError;
 
@@ -49,7 +50,7 @@ struct Waiting {
 /// What one caller wants.
 #[derive(Debug)]
 pub(super) struct Ask {
-    /// The lock; for a fence also the guard and the counter.
+    /// The lock; for a fence also the guard and the counter, to free it also its queue.
     pub(super) keys: Vec<String>,
     pub(super) what: What,
     pub(super) owner: String,
@@ -166,7 +167,8 @@ impl Sender {
     }
 
     async fn send(&self, asks: &[Ask], callers: Vec<oneshot::Sender<Answer>>) {
-        let keys: Vec<&str> = asks.iter().flat_map(|ask| &ask.keys).map(String::as_str).collect();
+        let of_asks = asks.iter().flat_map(|ask| &ask.keys).map(String::as_str);
+        let keys: Vec<&str> = std::iter::once(keys::LINES).chain(of_asks).collect();
         let args: Vec<&str> =
             asks.iter().flat_map(|ask| [ask.what.as_str(), &ask.owner, &ask.last]).collect();
         let answers = self.inner.link.run::<Vec<Value>>(&self.inner.script, &keys, &args).await;

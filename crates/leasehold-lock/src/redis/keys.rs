@@ -14,6 +14,10 @@ pub const SLOTS: u16 = 16_384;
 /// What our own keys begin with; a listing skips them.
 pub(crate) const OWN_PREFIX: &str = "leasehold:";
 
+/// A mark that somebody waits in line for whatever name, so that a release need not look for a line of its own. Not
+/// in a cluster, where a script may touch one slot only.
+pub(crate) const LINES: &str = "leasehold:lines";
+
 /// Makes the keys of one lock space.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {

@@ -31,12 +31,14 @@ use crate::backend::{Attempt, Backend, Held, ListQuery, Order, Page, Released, R
 use crate::bells::{Bells, Watch};
 use crate::error::StoreError;
 use crate::lease::{Busy, Fence, Grant, Guarantee, Guarantees, LeaseView};
+use crate::locker::LOOK_AFTER_IN_QUEUE;
 use crate::name::LockName;
 
 /// What stands before the name in a lock's key unless it is said otherwise.
 pub const PREFIX_DEFAULT: &str = "lock:";
 /// A waiter in line to whom the lock is handed over has so long to say that it is there.
 const CLAIM_DEFAULT: Duration = Duration::from_millis(250);
+const _: () = assert!(LOOK_AFTER_IN_QUEUE.as_millis() < CLAIM_DEFAULT.as_millis());
 /// A waiter in line that was not heard of for so long is passed over.
 const ALIVE: Duration = Duration::from_secs(1);
 /// Most that wait in line for one name.
@@ -83,7 +85,8 @@ impl Redis {
         self
     }
 
-    /// Gives waiters in line another time to answer when their turn has come: 250 ms unless said otherwise.
+    /// Gives waiters in line another time to answer when their turn has come: 250 ms unless said otherwise. With
+    /// less than 200 ms, one that misses the message of its turn goes to the end of the line.
     #[must_use]
     pub fn with_claim_time(mut self, claim: Duration) -> Self {
         self.claim_ms = claim.as_millis().max(1).to_string();
@@ -206,11 +209,12 @@ impl Redis {
         &self,
         batches: &Batches,
         held: &Held,
-        lock: &str,
-        channel: &str,
+        name: &LockName,
     ) -> Result<Option<Released>, StoreError> {
-        let (owner, last) = (held.owner.as_str().to_owned(), channel.to_owned());
-        let ask = Ask { keys: vec![lock.to_owned()], what: What::Free, owner, last };
+        let Place { lock, slot, .. } = self.place(name);
+        let (owner, last) = (held.owner.as_str().to_owned(), keys::channel(slot));
+        let queue = keys::queue(&lock, slot);
+        let ask = Ask { keys: vec![lock, queue], what: What::Free, owner, last };
         Ok(match batches.ask(ask).await? {
             redis::Value::Int(1) => Some(Released::Released),
             redis::Value::Int(_) => Some(Released::NotHeld),
@@ -236,10 +240,14 @@ impl Redis {
 
     /// Takes the names of one group by script.
     async fn take(&self, request: &Request<'_>, group: &[Place<'_>]) -> Result<Taken, StoreError> {
-        let mut keys = Vec::with_capacity(group.len() * 5);
+        let mut keys = Vec::with_capacity(group.len() * 5 + 1);
         for Place { lock, slot, .. } in group {
             keys.extend([lock.clone(), keys::guard(*slot), keys::counter(*slot)]);
             keys.extend([keys::queue(lock, *slot), keys::heard(lock, *slot)]);
+        }
+        let in_order = request.order == Order::Fifo;
+        if in_order && !self.link.is_cluster() {
+            keys.push(keys::LINES.to_owned());
         }
         let ttl = request.ttl.as_millis().to_string();
         let channels: Vec<String> = group.iter().map(|place| keys::channel(place.slot)).collect();
@@ -247,7 +255,7 @@ impl Redis {
             request.owner.as_str(),
             &ttl,
             flag(self.is_fenced()),
-            flag(request.order == Order::Fifo),
+            flag(in_order),
             self.publish(),
             &self.claim_ms,
             &self.alive_ms,
@@ -285,17 +293,12 @@ impl Redis {
     }
 
     async fn release_group(&self, held: &Held, group: &[Place<'_>]) -> Result<usize, StoreError> {
-        let in_order = held.order == Order::Fifo;
-        let mut keys = Vec::with_capacity(group.len());
+        let mut keys = Vec::with_capacity(group.len() * 3);
         for Place { lock, slot, .. } in group {
-            keys.push(lock.clone());
-            if in_order {
-                keys.extend([keys::queue(lock, *slot), keys::heard(lock, *slot)]);
-            }
+            keys.extend([lock.clone(), keys::queue(lock, *slot), keys::heard(lock, *slot)]);
         }
         let channels: Vec<String> = group.iter().map(|place| keys::channel(place.slot)).collect();
-        let claim = if in_order { self.claim_ms.as_str() } else { "" };
-        let mut args = vec![held.owner.as_str(), self.publish(), claim, &self.alive_ms];
+        let mut args = vec![held.owner.as_str(), self.publish(), &self.claim_ms, &self.alive_ms];
         args.extend(channels.iter().map(String::as_str));
         self.link.run(&self.release, &keys, &args).await
     }
@@ -449,18 +452,11 @@ impl Backend for Redis {
     }
 
     async fn release(&self, held: &Held) -> Result<Released, StoreError> {
-        if let (Some(name), Order::Any) = (held.names.single(), held.order) {
-            let lock = self.keys.lock(name);
-            let channel = keys::channel(keys::slot(&lock));
-            let alone = self.batches.as_ref().and_then(Batches::alone);
-            if let (Some(batches), None) = (&self.batches, &alone)
-                && let Some(released) = self.free_with_others(batches, held, &lock, &channel).await?
-            {
-                return Ok(released);
-            }
-            let args = [held.owner.as_str(), self.publish(), "", "", &channel];
-            let released: u8 = self.link.run(&self.release, &[lock], &args).await?;
-            return Ok(if released == 1 { Released::Released } else { Released::NotHeld });
+        let alone = self.batches.as_ref().and_then(Batches::alone);
+        if let (Some(batches), None, Some(name)) = (&self.batches, &alone, held.names.single())
+            && let Some(released) = self.free_with_others(batches, held, name).await?
+        {
+            return Ok(released);
         }
         // All at once: a slot that cannot be reached does not keep the others.
         let groups = self.groups(held.names.as_slice());

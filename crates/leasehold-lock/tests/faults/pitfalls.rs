@@ -33,9 +33,11 @@
 //! | 26 | dropping a guard in a bad place | `pitfalls_guard` |
 //! | 27 | one token for several acquisitions | here, suite `single::late_owner_…` |
 //! | 28 | release repeated hits the successor | `pitfalls_unknown`, suite `single::release_frees_…` |
+//! | 29 | a lock that is a session's: pooled, stacked, gone with it | `tests/postgres.rs` |
+//! | 30 | names that collide by their hash | `tests/postgres.rs` |
 //! | 31 | several names, half of them | `pitfalls_several`, suite `several` |
 //!
-//! 29 and 30 are about PostgreSQL as a lock store and 32 about semaphores, which do not exist here.
+//! 32 is about semaphores, which do not exist here.
 
 use std::time::{Duration, Instant};
 

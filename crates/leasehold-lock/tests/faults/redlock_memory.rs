@@ -21,14 +21,33 @@ async fn admitted(locker: &Locker, server: &RedisServer) {
     }
 }
 
-/// A server that lost everything is out for a while, gets the counters of the others, and votes again.
+/// A crash that loses the disk as well. The scripts are gone, too.
+fn restart_empty(server: &mut RedisServer) {
+    server.kill9();
+    server.restart_empty();
+}
+
+/// Somebody empties a server that goes on running, and keeps its scripts.
+fn flush(server: &mut RedisServer) {
+    let () = server.command(&["FLUSHALL"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_07_emptied_server_is_quarantined_and_then_votes_again() {
+    is_quarantined_and_then_votes_again(restart_empty).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_07_flushed_server_is_quarantined_and_then_votes_again() {
+    is_quarantined_and_then_votes_again(flush).await;
+}
+
+/// A server that lost everything is out for a while, gets the counters of the others, and votes again.
+async fn is_quarantined_and_then_votes_again(forget: fn(&mut RedisServer)) {
     let mut servers = independent(5);
     let locker = Locker::new(redlock(&servers));
     let mut last = take(&locker, "job").await;
-    servers[0].kill9();
-    servers[0].restart_empty();
+    forget(&mut servers[0]);
     assert_eq!(status(&servers[0]), None, "it has lost its memory");
     // Meanwhile the others go on.
     for _ in 0..5 {
@@ -163,10 +182,19 @@ async fn pitfall_07_whole_set_restarted_empty_goes_on_with_higher_fences() {
     }
 }
 
-/// Pitfall 7: held on exactly a majority, one of which forgets. While that one is in quarantine nobody else
-/// gets in; after that somebody may, with a higher fence, and the holder is told at its next renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_07_forgetful_member_of_the_majority_lets_nobody_in_during_quarantine() {
+    lets_nobody_in_during_quarantine(restart_empty).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_07_flushed_member_of_the_majority_lets_nobody_in_during_quarantine() {
+    lets_nobody_in_during_quarantine(flush).await;
+}
+
+/// Held on exactly a majority, one of which forgets. While that one is in quarantine nobody else gets in; after
+/// that somebody may, with a higher fence, and the holder is told at its next renewal.
+async fn lets_nobody_in_during_quarantine(forget: fn(&mut RedisServer)) {
     let mut servers = independent(5);
     let (holder, rival) = (Locker::new(redlock(&servers)), Locker::new(redlock(&servers)));
     take(&rival, "other").await;
@@ -178,8 +206,7 @@ async fn pitfall_07_forgetful_member_of_the_majority_lets_nobody_in_during_quara
     let on =
         |servers: &[RedisServer]| servers.iter().filter(|server| owner_on(server, "job").is_some()).count();
     assert_eq!(on(&servers), 3, "held on exactly a majority");
-    servers[2].kill9();
-    servers[2].restart_empty();
+    forget(&mut servers[2]);
     assert_eq!(on(&servers), 2);
     let began = Instant::now();
     let mut refused = 0;

@@ -18,7 +18,7 @@ use leasehold_engine::{IdempotencyKey, SecretKey};
 use leasehold_lock::backend::{Held, ListQuery, Order, Page, Released, Renewed};
 use leasehold_lock::{
     Acquired, Advice, Clock, Guarantee, Guard, Label, LeaseView, LockError, LockName, Locker, LostReason,
-    Moment, Owner, StoreError, TTL_MAX, TTL_MIN, Ttl,
+    Moment, Owner, StoreError, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl,
 };
 use prometheus_client::registry::Registry;
 
@@ -27,6 +27,10 @@ use self::meters::{Failure, LockMeters};
 use self::tenures::{Tenure, Tenures};
 use self::waiting::Waiting;
 use crate::problem::ApiError;
+
+/// A release of a lease that this server did not grant, or has forgotten, is repeated for so long. Anybody can make
+/// up owners, so it must not be remembered for as long as a lease could last.
+const UNKNOWN_LEASE: Duration = TTL_DEFAULT;
 
 /// Locks on one store, as the API offers them.
 pub(crate) struct Locks {
@@ -122,7 +126,7 @@ impl Locks {
         ttl: Ttl,
     ) -> Result<LockRenewal, ApiError> {
         let owner = owner.ok_or_else(|| ApiError::new(Code::LockLost))?;
-        let held = self.held(name, owner, ttl);
+        let held = held(name, owner, ttl);
         let ends_at = self.clock.now() + ttl.length();
         match self.locker.renew(&held).await.map_err(|error| self.failed(error))? {
             Renewed::Extended => {
@@ -152,7 +156,7 @@ impl Locks {
             Some(Begin::New(ticket)) => Some(ticket),
             None => None,
         };
-        let held = self.held(name, owner.clone(), self.time_left(name, &owner));
+        let held = held(name, owner.clone(), self.time_left(name, &owner));
         match self.locker.release(&held).await.map_err(|error| self.failed(error))? {
             Released::Released => {
                 self.note_released(name, &held.owner);
@@ -248,15 +252,9 @@ impl Locks {
         grant
     }
 
-    /// Stores that keep a queue hand the lock over to its head, however this lease was asked for.
-    fn held(&self, name: &LockName, owner: Owner, ttl: Ttl) -> Held {
-        let order = if self.locker.keeps_order() { Order::Fifo } else { Order::Any };
-        Held { names: name.clone().into(), owner, ttl, order }
-    }
-
-    /// How long a lease lasts yet, or could last: a release that gets no answer is repeated until then.
+    /// For how long a release that gets no answer is repeated: until the lease would be over, if it is known here.
     fn time_left(&self, name: &LockName, owner: &Owner) -> Ttl {
-        let left = self.tenures.time_left(name, owner, self.clock.now()).unwrap_or(TTL_MAX);
+        let left = self.tenures.time_left(name, owner, self.clock.now()).unwrap_or(UNKNOWN_LEASE);
         Ttl::new(left.clamp(TTL_MIN, TTL_MAX)).expect("it is between the shortest and the longest")
     }
 
@@ -303,6 +301,26 @@ impl Locks {
     }
 }
 
+fn held(name: &LockName, owner: Owner, ttl: Ttl) -> Held {
+    Held { names: name.clone().into(), owner, ttl, order: Order::Any }
+}
+
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_release_for_an_owner_that_nobody_knows_is_not_remembered_for_a_day() {
+        let locks = Locks::new(Locker::new(leasehold_lock::Memory::new()), SecretKey::random());
+        let (name, ttl) = (LockName::parse("job").unwrap(), Ttl::new(TTL_MAX).unwrap());
+        let wanted = Wanted { name: name.clone(), ttl, wait: Duration::ZERO, label: None, order: Order::Any };
+        let grant = locks.acquire(wanted, None).await.unwrap().answer;
+        let owner = Owner::parse(&grant.owner).unwrap();
+        assert!(locks.time_left(&name, &owner).length() > TTL_MAX / 2, "what is granted here is known");
+        assert!(locks.time_left(&name, &Owner::random(None)).length() <= Duration::from_secs(60));
+    }
 }

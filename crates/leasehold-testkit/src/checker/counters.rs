@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use leasehold_api::{Availability, CreateEvent, EventView, ItemView, PatchEvent, PatchHold, PoolView};
 
-use super::{Findings, Rule, blocks, held};
+use super::{Findings, Rule, blocks, held, patches};
 use crate::endings::carries_secret;
 use crate::facts::{Facts, HoldFact, Micros};
 use crate::route::Route;
@@ -29,6 +29,7 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
                     check_event(facts, &view, findings);
                     held::check_event(facts, operation, &view, findings);
                     blocks::check_event(facts, &view, findings);
+                    patches::check_event(facts, &view, findings);
                 }
                 None => findings.report(Rule::CheckComplete, format!("event {event} is not an event view")),
             },

@@ -180,6 +180,17 @@ fn a_release_with_a_wrong_secret_is_caught() {
 }
 
 #[test]
+fn a_payment_that_a_stranger_gives_up_is_caught() {
+    let failed = |secret: &str| {
+        let view = hold_view("h1", "held", 0, 1_000, json!([{"seat": "A", "fence": 1}]));
+        let first = Made::new().hold((0, 10), "h1", "A", 1, 1_000);
+        first.answered((20, 30), "POST /v1/holds/h1/payment/failed", &[("hold-secret", secret)], 200, &view)
+    };
+    breaks(failed("wrong"), Rule::OwnersOnly);
+    keeps(failed("secret-h1"));
+}
+
+#[test]
 fn a_release_by_the_owner_is_fine() {
     let first = Made::new().hold((0, 10), "h1", "A", 1, 1_000);
     keeps(first.released((20, 30), "h1", "secret-h1"));

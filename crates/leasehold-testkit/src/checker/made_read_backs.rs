@@ -168,6 +168,50 @@ fn more_held_than_was_asked_for_is_caught() {
 }
 
 #[test]
+fn a_change_of_an_event_that_was_acknowledged_and_is_not_there_is_caught() {
+    let patch = |made: Made, span, key: &str, body: &Value| {
+        made.answered(span, "PATCH /v1/events/e", &[("idempotency-key", key)], 200, &json!({}))
+            .with_body(body)
+    };
+    let capacity = |capacity: u32| json!({"pools": [{"id": "p", "capacity": capacity}]});
+    let changed = |made: Made, after: Value| patch(made, (30, 40), "k2", &after);
+    // It is read back as open, and with a pool of 5.
+    for (wrong, right) in [(capacity(7), capacity(5)), (json!({"state": "closed"}), json!({"state": "open"}))]
+    {
+        let before = || patch(Made::new(), (0, 10), "k1", &wrong);
+        breaks(before().finally().reads_event(100, 10, 0, 0), Rule::NothingLost);
+        keeps(changed(before(), right.clone()).finally().reads_event(100, 10, 0, 0));
+        breaks(
+            changed(patch(Made::new(), (0, 10), "k1", &right), wrong.clone())
+                .finally()
+                .reads_event(100, 10, 0, 0),
+            Rule::NothingLost,
+        );
+        // At the same time, or without an answer: either may be the last.
+        keeps(
+            changed(patch(Made::new(), (20, 50), "k1", &right), wrong.clone())
+                .finally()
+                .reads_event(100, 10, 0, 0),
+        );
+        let unanswered = Made::new().unanswered(0, "PATCH /v1/events/e", "").with_body(&right);
+        keeps(changed(unanswered, wrong.clone()).finally().reads_event(100, 10, 0, 0));
+        // The repetition of a request that came first is no new change.
+        let repeated = patch(changed(before(), right), (50, 60), "k1", &wrong);
+        keeps(repeated.finally().reads_event(100, 10, 0, 0));
+    }
+}
+
+#[test]
+fn an_event_that_was_closed_before_explains_no_end_of_a_hold() {
+    let closed = |span| {
+        let closed = Made::new().answered(span, "PATCH /v1/events/e", &[], 200, &json!({}));
+        closed.with_body(&json!({"state": "closed"})).hold((50, 60), "h1", "A", 1, 60_000).finally()
+    };
+    breaks(closed((0, 10)).reads_hold(100, "h1", 200, &hold_in("revoked")), Rule::StatesExplained);
+    keeps(closed((0, 70)).reads_hold(100, "h1", 200, &hold_in("revoked")));
+}
+
+#[test]
 fn a_pool_may_have_been_larger_than_it_is() {
     let held = || {
         let first = Made::new().pool_hold((0, 10), "h1", 3, 60_000).pool_hold((20, 30), "h2", 3, 60_000);

@@ -17,6 +17,7 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
                     | Route::PatchHold(_)
                     | Route::ReleaseHold(_)
                     | Route::BeginPayment(_)
+                    | Route::PaymentFailed(_)
                     | Route::ConfirmHold(_)
             );
             if owned && operation.acknowledged() && !carries_secret(operation, hold) {

@@ -90,7 +90,7 @@ fn explain_hold(facts: &Facts, hold: &HoldFact, read: &Operation, view: &HoldVie
             (!invoked(releases, true)).then(|| "although its owner never asked for that".to_owned())
         }
         "revoked" => {
-            let closed = facts.closings(&hold.event).next().is_some();
+            let closed = facts.closings(hold).next().is_some();
             (!closed && !invoked(revokes, false)).then(|| "although no operator asked for that".to_owned())
         }
         "expired" => too_early(facts, hold, read),

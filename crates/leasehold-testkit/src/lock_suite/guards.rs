@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold_lock::backend::{Attempt, Released};
-use leasehold_lock::{LeaseState, LockError, Locker, LostReason, Settings};
+use leasehold_lock::{Clock, LeaseState, LockError, Locker, LostReason, Settings};
 
 use super::{LONG, PATIENCE, SHORT, Store, ask, held, is_free_within, name, names, owner};
 
@@ -16,6 +16,8 @@ pub async fn guard_is_renewed_beyond_its_length(store: Store) {
     let (name, locker) = (name("renewed"), locker(&store));
     let length = Duration::from_millis(600);
     let guard = locker.acquire(names(&name)).ttl(length).await.unwrap().granted().expect("free");
+    let (first_deadline, clock) = (guard.deadline(), Clock::system());
+    assert!(first_deadline < clock.now() + length, "it could go on beyond the lease");
     let until = Instant::now() + length * 4;
     while Instant::now() < until {
         assert_eq!(guard.state(), LeaseState::Held);
@@ -23,6 +25,7 @@ pub async fn guard_is_renewed_beyond_its_length(store: Store) {
         assert!(matches!(attempt, Attempt::Busy(_)), "it was not renewed in time");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    assert!(guard.deadline() > first_deadline + length, "it was renewed, and is to stop all the same");
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 

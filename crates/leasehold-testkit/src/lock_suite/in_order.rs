@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold_lock::backend::{Attempt, Held, Order, Request};
-use leasehold_lock::{Locker, Settings};
+use leasehold_lock::backend::{Attempt, Held, Order, Released, Request};
+use leasehold_lock::{Locker, Names, Settings};
 
 use super::{LONG, PATIENCE, Store, ask, granted, held, name, names, owner};
 
@@ -115,6 +115,38 @@ pub async fn asking_again_keeps_the_place_in_line(store: Store) {
     store.release(&holder).await.unwrap();
     assert!(matches!(ask(&store, &waiters[1]).await, Attempt::Busy(_)), "it went before its turn");
     granted(ask(&store, &waiters[0]).await);
+}
+
+/// Whoever did not ask in order gives the lock to the line all the same, and nobody gets in between.
+pub async fn plain_release_hands_over_to_the_first_in_line(store: Store) {
+    if refuses_order(&store).await {
+        return;
+    }
+    let name = name("plain");
+    let several = Names::new([name.clone(), super::name("plain-other")]).unwrap();
+    for lease in [names(&name), several] {
+        let holder = held(&lease, &owner(), LONG);
+        granted(ask(&store, &holder).await);
+        let waiters: Vec<Held> = (0..2).map(|_| in_order(held(&names(&name), &owner(), LONG))).collect();
+        for waiter in &waiters {
+            assert!(matches!(ask(&store, waiter).await, Attempt::Busy(_)));
+        }
+        let Held { names: wanted, owner: first, ttl, order } = &waiters[0];
+        let request = Request { names: wanted, owner: first, ttl: *ttl, order: *order };
+        let mut turn = store.watch(&request, &name).await.unwrap();
+        // Until it listens time may have passed; now it is surely believed to be there.
+        assert!(matches!(ask(&store, &waiters[0]).await, Attempt::Busy(_)));
+        assert_eq!(store.release(&holder).await.unwrap(), Released::Released);
+        let plain = held(&names(&name), &owner(), LONG);
+        assert!(matches!(ask(&store, &plain).await, Attempt::Busy(_)), "it went before the line");
+        tokio::time::timeout(PATIENCE, turn.rung()).await.expect("the first in line is told");
+        turn.settle();
+        granted(ask(&store, &waiters[0]).await);
+        for waiter in &waiters {
+            store.release(waiter).await.unwrap();
+        }
+        super::is_free_within(&store, &name, PATIENCE).await;
+    }
 }
 
 /// Waits until so many stand in line.

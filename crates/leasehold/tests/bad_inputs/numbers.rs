@@ -285,6 +285,13 @@ async fn one_unknown_item_among_good_ones_takes_nothing() {
     ] {
         venue.assert_refused(&venue.bad(method, path, body, what), &[code]);
     }
+    for (what, body) in [
+        ("nothing", serde_json::json!({})),
+        ("no seats", serde_json::json!({"seats": [], "pools": []})),
+        ("too many seats", serde_json::json!({ "seats": vec!["A"; 10_001] })),
+    ] {
+        venue.assert_refused(&venue.bad("POST", blocks, body.to_string(), what), &[Code::Invalid]);
+    }
     let taken =
         venue.bad("POST", "/v1/events/gala/holds", r#"{"items":[{"seat":"A-3"},{"seat":"A-1"}]}"#, "taken");
     venue.assert_refused(&taken, &[Code::SeatTaken]);

@@ -1,6 +1,7 @@
 -- acquire.lua: takes several names for one owner, all or none; with fences and a queue where asked for.
 --
--- KEYS, five per name, all in one cluster slot: lock, guard, counter, queue, heard.
+-- KEYS, five per name, all in one cluster slot: lock, guard, counter, queue, heard. Then, in order and not in a
+--       cluster, a mark that somebody waits in line.
 -- ARGV: owner, ttl ms, fenced 0/1, in order 0/1, publish command, claim ms, alive ms, queue length max,
 --       then one channel per name.
 -- Returns {'granted', fence, fence, ...}, {'busy', index of the name, remaining ms, ahead or -1},
@@ -10,7 +11,7 @@
 -- the lease it has, at full length, with the fences it has. A name that was handed over to the owner by a
 -- release is such a lease.
 local owner, ttl, fenced, in_order = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4] == '1'
-local names = #KEYS / 5
+local names = math.floor(#KEYS / 5)
 local mine = {}
 
 local function busy(i, ahead)
@@ -48,6 +49,7 @@ local function wait_in_line(i, holder)
     redis.call('ZADD', queue, (tonumber(last[2]) or 0) + 1, owner)
   end
   redis.call('HSET', heard, owner, now)
+  if KEYS[5 * names + 1] then redis.call('SET', KEYS[5 * names + 1], '', 'PX', alive) end
   redis.call('PEXPIRE', queue, 86400000)
   redis.call('PEXPIRE', heard, 86400000)
   return redis.call('ZRANK', queue, owner)

@@ -1,14 +1,16 @@
 -- batch.lua: what several callers ask of one server at the same time, each decided for itself.
 --
 -- ARGV, three per ask: 'take', 'fence' or 'free'; the owner; the ttl in ms, or for 'free' the channel to tell.
--- KEYS, per ask: the lock; for 'fence' also the guard and the counter of its slot.
+-- KEYS: the mark that somebody waits in line for whatever name. Then per ask: the lock; for 'fence' also the
+--       guard and the counter of its slot, for 'free' also its queue.
 -- Returns per ask: for 'free' 1 or 0; otherwise the fence, or '' where none was asked for, when it is granted,
 --         and the remaining ms (-1: no end) when somebody else has the lock. Nil for what must be asked alone,
---         because it takes more: an owner that asks again, a new epoch, a key that is no lock, a full server.
+--         because it takes more: an owner that asks again, a new epoch, a line, a key that is no lock, a full server.
 --
 -- Only pcall: one ask that fails must not end the script for those behind it. A user without rights on channels
 -- releases all the same; whoever waits finds out by looking.
-local answers, key, replid = {}, 1, nil
+local answers, key, replid = {}, 2, nil
+local are_lines = redis.pcall('EXISTS', KEYS[1]) ~= 0
 
 local function is_owners(holder, owner)
   return holder == owner or string.sub(holder, 1, #owner + 1) == owner .. '#'
@@ -42,7 +44,8 @@ local function fence(lock, guard, counter, owner, ttl)
   return redis.pcall('SET', lock, owner .. '#' .. fence, 'PX', ttl).ok and fence
 end
 
-local function free(lock, owner, channel)
+local function free(lock, queue, owner, channel)
+  if are_lines and redis.pcall('ZCARD', queue) ~= 0 then return false end
   local holder = redis.pcall('GET', lock)
   if not holder then return 0 end
   if type(holder) ~= 'string' then return false end
@@ -55,7 +58,8 @@ end
 for at = 1, #ARGV, 3 do
   local what, owner, last, answer = ARGV[at], ARGV[at + 1], ARGV[at + 2], nil
   if what == 'free' then
-    answer = free(KEYS[key], owner, last)
+    answer = free(KEYS[key], KEYS[key + 1], owner, last)
+    key = key + 1
   elseif what == 'take' then
     answer = take(KEYS[key], owner, last)
   else

@@ -1,28 +1,26 @@
 -- release.lua: gives names back that are still the owner's, and wakes those who wait.
 --
--- KEYS: the locks; in order: lock, queue, heard, lock, queue, heard, ... All in one cluster slot.
--- ARGV: owner, publish command, claim ms or '' when not in order, alive ms, then one channel per name.
+-- KEYS: the locks; where there are lines: lock, queue, heard, lock, queue, heard, ... All in one cluster slot.
+-- ARGV: owner, publish command, claim ms or '' where there are no lines, alive ms, then one channel per name.
 -- Returns how many of the names were the owner's.
 --
--- In order, the name is handed over at once to the first in line that was heard of lately: the lock is
--- set to that owner for as long as a claim takes, and the owner is told. An owner that only waited leaves
--- the line.
+-- A name is handed over at once to the first in line that was heard of lately, however the owner had asked for
+-- it: the lock is set to that waiter for as long as a claim takes, and the waiter is told. An owner that only
+-- waited leaves the line.
 --
 -- Publishing is by pcall: a user without rights on channels releases all the same, and whoever waits finds out
 -- by looking.
 local owner, publish, claim = ARGV[1], ARGV[2], ARGV[3]
+local stride = claim == '' and 1 or 3
 
--- Nearly all releases are of one name and not in order; they are done here.
-if #KEYS == 1 then
+-- Nearly all releases are of one name that nobody waits for in line; they are done here.
+if #KEYS == stride and (stride == 1 or redis.call('ZCARD', KEYS[2]) == 0) then
   local holder = redis.call('GET', KEYS[1])
   if not holder or (holder ~= owner and string.sub(holder, 1, #owner + 1) ~= owner .. '#') then return 0 end
   redis.call('DEL', KEYS[1])
   redis.pcall(publish, ARGV[5], KEYS[1])
   return 1
 end
-
-local in_order = claim ~= ''
-local stride = in_order and 3 or 1
 
 local function hand_over(lock, queue, heard, channel)
   local time = redis.call('TIME')
@@ -45,7 +43,8 @@ local released = 0
 for i = 0, #KEYS / stride - 1 do
   local lock = KEYS[stride * i + 1]
   local queue, heard = KEYS[stride * i + 2], KEYS[stride * i + 3]
-  if in_order then
+  local is_line = stride == 3 and redis.call('ZCARD', queue) > 0
+  if is_line then
     redis.call('ZREM', queue, owner)
     redis.call('HDEL', heard, owner)
   end
@@ -53,7 +52,7 @@ for i = 0, #KEYS / stride - 1 do
   if holder and (holder == owner or string.sub(holder, 1, #owner + 1) == owner .. '#') then
     redis.call('DEL', lock)
     released = released + 1
-    if not (in_order and hand_over(lock, queue, heard, ARGV[5 + i])) then
+    if not (is_line and hand_over(lock, queue, heard, ARGV[5 + i])) then
       redis.pcall(publish, ARGV[5 + i], lock)
     end
   end
