@@ -3,6 +3,7 @@
 import { ask } from './api.js';
 import { every, make, write } from './dom.js';
 import { Metrics } from './console-metrics.js';
+import { Tally } from './console-tally.js';
 import { salesView } from './console-sales.js';
 import { seatsView } from './console-seats.js';
 import { locksView } from './console-locks.js';
@@ -14,6 +15,7 @@ const PAGES_MAX = 10;
 
 const at = (id) => document.getElementById(id);
 const metrics = new Metrics();
+const tally = new Tally();
 const hasRush = document.documentElement.dataset.rush === 'ready';
 const views = { sales: salesView, seats: seatsView, locks: locksView, health: healthView, ...(hasRush ? { rush: rushView } : {}) };
 let view = null;
@@ -23,6 +25,7 @@ let pages = 1;
 /** What every view is given. */
 const desk = {
   metrics,
+  tally,
   get events() {
     return events;
   },
@@ -54,7 +57,9 @@ metrics.addEventListener('sample', () => {
   write(at('connection-words'), metrics.reachable ? 'Live' : 'Behind');
   view?.sample?.();
 });
+tally.addEventListener('sample', () => view?.tally?.());
 metrics.start();
+tally.start();
 readEvents().then(() => show(false));
 every(EVENTS_INTERVAL_MS, readEvents);
 
@@ -109,5 +114,6 @@ function list() {
 function chosen() {
   const id = at('event').value;
   at('shop').href = `/events/${id}`;
+  tally.follow(id);
   view?.chosen?.();
 }

@@ -51,6 +51,7 @@ const FILES: &[(&str, &str, &[u8])] = &files![
     "console-rush.js": SCRIPT,
     "console-sales.js": SCRIPT,
     "console-seats.js": SCRIPT,
+    "console-tally.js": SCRIPT,
     "console.css": STYLE,
     "console.html": HTML,
     "console.js": SCRIPT,

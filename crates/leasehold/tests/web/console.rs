@@ -150,7 +150,7 @@ async fn sales_are_counted_and_drawn_as_they_happen() {
     let row =
         "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('gala')).innerText";
     // The lines have begun, so that what follows is a rise in them.
-    let begun = "document.querySelectorAll('.chart path.line')[0].getAttribute('d').includes('L')";
+    let begun = "document.querySelectorAll('#server-sales .chart path.line')[0].getAttribute('d').includes('L')";
     operator.until(begun).await;
     let hold = house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
     assert_eq!(house.try_hold("gala", ItemSpec::seat("A-1-1"), "grace").await.status, 409);
@@ -163,15 +163,68 @@ async fn sales_are_counted_and_drawn_as_they_happen() {
     // Granted, sold, expired and refused rose from nothing; times and sizes of commits were drawn.
     for (line, name) in ["granted", "sold", "expired", "refused"].iter().enumerate() {
         let heights = format!(
-            "new Set([...document.querySelectorAll('.chart path.line')[{line}].getAttribute('d')
+            "new Set([...document.querySelectorAll('#server-sales .chart path.line')[{line}].getAttribute('d')
                 .matchAll(/[ML][0-9.]+ ([0-9.]+)/g)].map(([, height]) => height)).size > 1 /* {name} */"
         );
         operator.until(&heights).await;
     }
     for (line, name) in ["half", "99 of 100", "commits", "size"].iter().enumerate() {
-        let path = format!("document.querySelectorAll('.chart path.line')[{}].getAttribute('d')", 4 + line);
+        let path = format!("document.querySelectorAll('#server-sales .chart path.line')[{}].getAttribute('d')", 4 + line);
         operator.until(&format!("{path}.startsWith('M') /* {name} */")).await;
     }
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn the_chosen_events_own_sales_are_drawn_and_no_other_events() {
+    let house = House::open();
+    house.sell("gala", 20, rules(300)).await;
+    house.sell("opera", 0, rules(300)).await;
+    let mut operator = operator(&house, "sales", "gala", Screen::DESKTOP).await;
+    operator.until("document.getElementById('event-name').textContent === 'The gala evening'").await;
+    // Whether a line of the chosen event ever rose above nothing.
+    let rose = |line: usize| {
+        format!(
+            "new Set([...document.querySelectorAll('#event-sales .chart path.line')[{line}].getAttribute('d')
+                .matchAll(/[ML][0-9.]+ ([0-9.]+)/g)].map(([, height]) => height)).size > 1"
+        )
+    };
+    let begun = "document.querySelectorAll('#event-sales .chart path.line')[0].getAttribute('d').includes('L')";
+    operator.until(begun).await;
+    let hold = house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
+    let confirm = Request::post(format!("/v1/holds/{}/confirm", hold.hold_id), &json!({}));
+    assert_eq!(house.client().send(confirm.secret(hold.secret.unwrap())).await.unwrap().status, 201);
+    let short =
+        Request::post("/v1/events/gala/holds", &json!({"items": [{"seat": "A-1-2"}], "ttl_ms": 1_000}));
+    assert_eq!(house.client().send(short).await.unwrap().status, 201);
+    house.hold("gala", ItemSpec::pool("floor", 3), "grace").await;
+    for line in ["granted", "sold", "expired", "sold in all", "in carts", "free"].iter().enumerate() {
+        operator.until(&format!("{} /* {} */", rose(line.0), line.1)).await;
+    }
+    let tile = |of: &str| format!("document.querySelector('#event-sales [data-of={of}]').textContent");
+    operator.until(&format!("{} === '3' && {} === '1'", tile("held"), tile("owned"))).await;
+
+    // Another event has lines of its own, which what happens elsewhere does not touch.
+    let choose = "const select = document.getElementById('event');
+         select.value = 'opera';
+         select.dispatchEvent(new Event('change'));";
+    operator.run(choose).await;
+    operator.until("document.getElementById('event-name').textContent === 'The opera evening'").await;
+    operator.until(begun).await;
+    house.hold("gala", ItemSpec::seat("A-2-1"), "ada").await;
+    let server = "document.querySelector('#server-sales [data-of=granted]').textContent !== '0'";
+    operator.until(server).await;
+    operator.run("await new Promise((next) => setTimeout(next, 2_500));").await;
+    assert_eq!(operator.run(&format!("return {};", rose(0))).await, false, "gala's hold is not opera's");
+    assert_eq!(operator.run(&format!("return {};", tile("held"))).await, "0");
+    house.hold("opera", ItemSpec::seat("A-1-1"), "ada").await;
+    operator.until(&rose(0)).await;
+    // A row of the table leads to the event's seats.
+    operator
+        .run("[...document.querySelectorAll('tbody .link')].find((link) => link.textContent === 'The gala evening').click();")
+        .await;
+    operator.until_there("#view[data-showing=seats]").await;
+    assert_eq!(operator.run("return document.getElementById('event').value;").await, "gala");
     operator.assert_no_complaints().await;
 }
 
