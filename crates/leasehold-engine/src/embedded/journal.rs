@@ -175,6 +175,7 @@ pub(crate) fn replay_entry(
             }
             IMAGE_PAYMENT => {
                 let payment = image::get_payment(get)?;
+                whose = whose.or(Some(payment.hold));
                 touched.push(Touched::Payment(payment.event, payment.reference.clone()));
                 state.load_payment(payment);
             }
@@ -199,6 +200,9 @@ pub(crate) fn change_of(state: &State, changes: &Changes, entry: &Entry) -> Chan
             Touched::Pool(_, pool, counts) => pools.push((*pool, **counts)),
             Touched::Hold(slot) => hold = state.hold_at(*slot).map(|hold| hold.id),
             Touched::Booking(slot) => hold = state.booking_at(*slot).map(|booking| booking.hold),
+            Touched::Payment(event, reference) if hold.is_none() => {
+                hold = state.payment(*event, reference).map(|payment| payment.hold);
+            }
             _ => {}
         }
     }
