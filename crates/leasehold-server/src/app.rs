@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use http::HeaderValue;
 use leasehold_engine::Engine;
 use leasehold_lock::Locker;
 use prometheus_client::registry::Registry;
@@ -32,6 +33,8 @@ pub(crate) struct AppState {
     pub(crate) pages: Pages,
     pub(crate) recently: Recently,
     pub(crate) rush: RushDesk,
+    /// Another one for each process: tells whose counters are read.
+    pub(crate) instance: HeaderValue,
     /// Cancelled when the server stops: streams end then.
     pub(crate) stopping: CancellationToken,
     requests: AtomicUsize,
@@ -69,6 +72,7 @@ impl AppState {
             venues: VenueCache::default(),
             recently: Recently::default(),
             rush: RushDesk::default(),
+            instance: HeaderValue::from(uuid::Uuid::new_v4().as_u64_pair().0),
             stopping,
             requests: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),

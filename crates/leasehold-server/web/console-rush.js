@@ -23,10 +23,10 @@ export function rushView(desk) {
       button.disabled = false;
       return;
     }
-    await follow();
+    await follow({ isStarted: true });
   }
 
-  async function follow() {
+  async function follow({ isStarted = false } = {}) {
     while (!stopped) {
       let stand;
       try {
@@ -41,6 +41,7 @@ export function rushView(desk) {
       } else {
         button.disabled = false;
         if (stand.state === 'done') await draw(stand.report);
+        if (stand.state === 'never' && isStarted) write(words, 'Another server answered, which knows nothing of this run. Open the console at a server’s own address.');
         if (stand.state === 'failed') write(words, `The run failed: ${stand.detail}`);
         return;
       }

@@ -1,7 +1,7 @@
 // The operator's console: which event, which view, and the numbers that all views share.
 
 import { ask } from './api.js';
-import { every, make, write } from './dom.js';
+import { every, isOver, make, write } from './dom.js';
 import { Metrics } from './console-metrics.js';
 import { Tally } from './console-tally.js';
 import { salesView } from './console-sales.js';
@@ -55,6 +55,7 @@ metrics.addEventListener('sample', () => {
   const state = metrics.reachable ? 'live' : 'behind';
   at('connection').dataset.state = state;
   write(at('connection-words'), metrics.reachable ? 'Live' : 'Behind');
+  at('mixed').hidden = !metrics.isMixed;
   view?.sample?.();
 });
 tally.addEventListener('sample', () => view?.tally?.());
@@ -105,8 +106,11 @@ function list() {
   const select = at('event');
   if (document.activeElement === select && select.options.length > 0) return;
   const before = select.value;
-  const same = select.options.length === events.length && [...select.options].every((option, place) => option.value === events[place].id);
-  if (!same) select.replaceChildren(...events.map(({ id, name }) => make('option', { value: id }, name === id ? id : `${name} (${id})`)));
+  const option = ({ id, name }) => make('option', { value: id }, name === id ? id : `${name} (${id})`);
+  const [current, over] = [events.filter((event) => !isOver(event)), events.filter(isOver)];
+  const ids = [...current, ...over].map(({ id }) => id).join(' ');
+  if (select.dataset.listed !== ids) select.replaceChildren(...current.map(option), ...(over.length > 0 ? [make('optgroup', { label: 'Over' }, over.map(option))] : []));
+  select.dataset.listed = ids;
   if (before !== '' && events.some(({ id }) => id === before)) select.value = before;
   if (before === '' && events.length > 0) chosen();
 }

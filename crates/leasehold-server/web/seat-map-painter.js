@@ -177,7 +177,7 @@ export class Painter {
   #names(sections, scale) {
     for (const section of sections) {
       if (section.name === '') continue;
-      const size = Math.min(Math.max(11.5 / scale, 1.5), section.depth * 0.42, (section.width / section.name.length) * 1.25);
+      const size = Math.min(Math.max(11.5 / scale, 1.5), Math.max(section.depth * 0.42, 8.5 / scale), (section.width / section.name.length) * 1.25);
       if (size * scale < 7) continue;
       this.#text(section.name, section.x, section.y, size, this.colours.ink, 700, undefined, true);
     }
