@@ -108,7 +108,7 @@ function list() {
   const before = select.value;
   const option = ({ id, name }) => make('option', { value: id }, name === id ? id : `${name} (${id})`);
   const [current, over] = [events.filter((event) => !isOver(event)), events.filter(isOver)];
-  const ids = [...current, ...over].map(({ id }) => id).join(' ');
+  const ids = [current, over].map((some) => some.map(({ id }) => id).join(' ')).join(' | ');
   if (select.dataset.listed !== ids) select.replaceChildren(...current.map(option), ...(over.length > 0 ? [make('optgroup', { label: 'Over' }, over.map(option))] : []));
   select.dataset.listed = ids;
   if (before !== '' && events.some(({ id }) => id === before)) select.value = before;

@@ -323,7 +323,7 @@ export class SeatMap extends HTMLElement {
     this.#parts.canvas.setPointerCapture(event.pointerId);
     this.#pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY, fromX: event.offsetX, fromY: event.offsetY });
     this.#dragged = this.#pointers.size > 1;
-    this.#pinch = null;
+    this.#pinch = this.#pointers.size === 2 ? this.#fingers() : null;
   }
 
   #move(event) {
@@ -346,13 +346,16 @@ export class SeatMap extends HTMLElement {
     }
   }
 
-  #pinched() {
+  /** How far two fingers are apart, and what is between them. */
+  #fingers() {
     const [one, other] = [...this.#pointers.values()];
-    const now = { distance: Math.hypot(one.x - other.x, one.y - other.y), x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 };
-    if (this.#pinch) {
-      this.#view.pan(now.x - this.#pinch.x, now.y - this.#pinch.y);
-      this.#view.zoom(now.distance / Math.max(1, this.#pinch.distance), now, false);
-    }
+    return { distance: Math.hypot(one.x - other.x, one.y - other.y), x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 };
+  }
+
+  #pinched() {
+    const now = this.#fingers();
+    // In one step: where everything fits, a step aside alone would be undone.
+    if (this.#pinch) this.#view.zoom(now.distance / Math.max(1, this.#pinch.distance), now, false, this.#pinch);
     this.#pinch = now;
     this.#paintSoon();
   }

@@ -67,6 +67,55 @@ async fn an_operator_takes_a_hold_back_with_a_reason_and_the_log_says_why_it_was
 }
 
 #[tokio::test]
+async fn standing_tickets_are_taken_back_from_the_list_of_holds() {
+    let house = House::open();
+    house.sell("gala", 20, rules(300)).await;
+    house.hold("gala", ItemSpec::pool("floor", 4), "ada").await;
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.click("tbody .link").await;
+    operator.until("document.getElementById('found')?.innerText.includes('floor × 4')").await;
+    // What is left is counted down before one's eyes.
+    let left = "document.querySelector('#found [data-ends]').textContent";
+    let shown = operator.run(&format!("return {left};")).await;
+    operator.until(&format!("{left} !== {shown} && /^4:\\d\\d$/.test({left})")).await;
+    operator.click("#found [data-action=revoke]").await;
+    operator.fill("dialog input", "the floor is full").await;
+    operator.click("#dialog-go").await;
+    operator.until("document.querySelector('#found .state').textContent === 'revoked'").await;
+    operator.until_says("the floor is full").await;
+    let view = house.client().send(Request::get("/v1/events/gala")).await.unwrap();
+    let view: serde_json::Value = view.json().unwrap();
+    assert_eq!(view["pools"][0]["free"], 20);
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_late_payer_reads_that_the_money_came_too_late() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let late = house.hold("gala", ItemSpec::seat("A-1-2"), "ada").await;
+    let mut client = house.client();
+    let secret = late.secret.unwrap();
+    let begin = Request::post(format!("/v1/holds/{}/payment", late.hold_id), &json!({"payment_ref": "pay-1"}));
+    assert_eq!(client.send(begin.secret(secret.clone())).await.unwrap().status, 200);
+    let revoke = Request::post(format!("/v1/holds/{}/revoke", late.hold_id), &json!({}));
+    assert_eq!(client.send(revoke).await.unwrap().status, 200);
+    house.hold("gala", ItemSpec::seat("A-1-2"), "grace").await;
+    let confirm =
+        Request::post(format!("/v1/holds/{}/confirm", late.hold_id), &json!({"payment_ref": "pay-1"}));
+    assert_eq!(client.send(confirm.secret(secret)).await.unwrap().status, 409);
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    find(&mut operator, "seat", "A-1-2").await;
+    operator.until_says("Payment begun · ada").await;
+    operator.until_says("Payment came too late · ada").await;
+    let fate = "document.querySelector('#fates li:last-child').innerText";
+    operator.until(&format!("{fate}.includes('the money came too late and is to be given back')")).await;
+    operator.until("document.querySelector('#owner').innerText.includes('left)')").await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn the_seat_that_is_shown_follows_its_owners_however_fast_they_change() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;
@@ -353,6 +402,11 @@ async fn a_rush_is_started_from_the_console_and_its_outcome_is_drawn() {
     assert_eq!(operator.text_of("#verdict").await, "Passed: exactly 3 of 3 seats sold");
     assert_eq!(operator.run("return document.querySelectorAll('.crowd .won').length;").await, 3);
     assert_eq!(operator.run("return document.querySelectorAll('.crowd .lost').length;").await, 197);
+    // It is over: its sale can still be looked at, and nobody is sent there to buy.
+    operator.until("document.querySelector('#event optgroup[label=Over] option')?.value.startsWith('rush-')").await;
+    operator.open(&house.url("/")).await;
+    operator.until_says("A night at the arena").await;
+    assert_eq!(operator.run("return document.querySelectorAll('#events li').length;").await, 1);
     operator.assert_no_complaints().await;
 }
 
