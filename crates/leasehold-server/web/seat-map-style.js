@@ -28,7 +28,7 @@ canvas:active { cursor: grabbing; }
   background: var(--seat-map-stage); color: var(--seat-map-stage-ink); font-size: 13px; opacity: 0; white-space: nowrap; }
 .tip.seen { opacity: 1; }
 @container (max-width: 560px) {
-  .zoom { top: 10px; right: 10px; bottom: auto; grid-auto-flow: column; }
+  .zoom { right: 10px; bottom: 10px; grid-auto-flow: column; }
 }
 @media (prefers-color-scheme: dark) {
   :host {

@@ -29,7 +29,8 @@ pub async fn the_log_says_who_had_a_seat_and_how_it_was_lost_also_after_a_restar
     let mut engine = store.open().await;
     let venue = create_event(&*engine, 1, 10).await;
     let lost = hold_for(&*engine, &venue, 3, "ada").await;
-    engine.execute(Request::new(Command::RevokeHold(lost.id))).await.unwrap();
+    let why = Text::parse("camera position").unwrap();
+    engine.execute(Request::new(Command::RevokeHold(lost.id, Some(why.clone())))).await.unwrap();
     let won = hold_for(&*engine, &venue, 3, "grace").await;
     hold_for(&*engine, &venue, 4, "ada").await;
     let confirm = ConfirmHold {
@@ -49,6 +50,8 @@ pub async fn the_log_says_who_had_a_seat_and_how_it_was_lost_also_after_a_restar
             "newest first"
         );
         assert_eq!(seat.entries[2].hold, Some(lost.id));
+        assert_eq!(seat.entries[2].reason.as_ref(), Some(&why));
+        assert_eq!(seat.entries[3].reason, None);
         assert_eq!(seat.entries[0].hold, Some(won.id));
         assert_eq!(seat.owner, Some(SeatOwner::Booking(seat.bookings[0].id)));
         assert_eq!(seat.holds.len(), 2);

@@ -96,7 +96,8 @@ async fn a_late_payer_reads_that_the_money_came_too_late() {
     let late = house.hold("gala", ItemSpec::seat("A-1-2"), "ada").await;
     let mut client = house.client();
     let secret = late.secret.unwrap();
-    let begin = Request::post(format!("/v1/holds/{}/payment", late.hold_id), &json!({"payment_ref": "pay-1"}));
+    let begin =
+        Request::post(format!("/v1/holds/{}/payment", late.hold_id), &json!({"payment_ref": "pay-1"}));
     assert_eq!(client.send(begin.secret(secret.clone())).await.unwrap().status, 200);
     let revoke = Request::post(format!("/v1/holds/{}/revoke", late.hold_id), &json!({}));
     assert_eq!(client.send(revoke).await.unwrap().status, 200);
@@ -199,7 +200,8 @@ async fn sales_are_counted_and_drawn_as_they_happen() {
     let row =
         "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('gala')).innerText";
     // The lines have begun, so that what follows is a rise in them.
-    let begun = "document.querySelectorAll('#server-sales .chart path.line')[0].getAttribute('d').includes('L')";
+    let begun =
+        "document.querySelectorAll('#server-sales .chart path.line')[0].getAttribute('d').includes('L')";
     operator.until(begun).await;
     let hold = house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
     assert_eq!(house.try_hold("gala", ItemSpec::seat("A-1-1"), "grace").await.status, 409);
@@ -218,7 +220,10 @@ async fn sales_are_counted_and_drawn_as_they_happen() {
         operator.until(&heights).await;
     }
     for (line, name) in ["half", "99 of 100", "commits", "size"].iter().enumerate() {
-        let path = format!("document.querySelectorAll('#server-sales .chart path.line')[{}].getAttribute('d')", 4 + line);
+        let path = format!(
+            "document.querySelectorAll('#server-sales .chart path.line')[{}].getAttribute('d')",
+            4 + line
+        );
         operator.until(&format!("{path}.startsWith('M') /* {name} */")).await;
     }
     operator.assert_no_complaints().await;
@@ -238,7 +243,8 @@ async fn the_chosen_events_own_sales_are_drawn_and_no_other_events() {
                 .matchAll(/[ML][0-9.]+ ([0-9.]+)/g)].map(([, height]) => height)).size > 1"
         )
     };
-    let begun = "document.querySelectorAll('#event-sales .chart path.line')[0].getAttribute('d').includes('L')";
+    let begun =
+        "document.querySelectorAll('#event-sales .chart path.line')[0].getAttribute('d').includes('L')";
     operator.until(begun).await;
     let hold = house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
     let confirm = Request::post(format!("/v1/holds/{}/confirm", hold.hold_id), &json!({}));
@@ -403,7 +409,9 @@ async fn a_rush_is_started_from_the_console_and_its_outcome_is_drawn() {
     assert_eq!(operator.run("return document.querySelectorAll('.crowd .won').length;").await, 3);
     assert_eq!(operator.run("return document.querySelectorAll('.crowd .lost').length;").await, 197);
     // It is over: its sale can still be looked at, and nobody is sent there to buy.
-    operator.until("document.querySelector('#event optgroup[label=Over] option')?.value.startsWith('rush-')").await;
+    operator
+        .until("document.querySelector('#event optgroup[label=Over] option')?.value.startsWith('rush-')")
+        .await;
     operator.open(&house.url("/")).await;
     operator.until_says("A night at the arena").await;
     assert_eq!(operator.run("return document.querySelectorAll('#events li').length;").await, 1);

@@ -198,7 +198,10 @@ async fn fingers_come_closer_and_choose() {
     let after = apart(&mut page, "B-2-5", "B-2-6").await;
     assert!(after > before * 2.0, "the fingers went three times as far apart: {before} and {after}");
     let nearer = page.place_of("B-2-5").await;
-    assert!((nearer.0 - place.0).abs() < 40, "what is between the fingers stays there: {place:?}, {nearer:?}");
+    assert!(
+        (nearer.0 - place.0).abs() < 40,
+        "what is between the fingers stays there: {place:?}, {nearer:?}"
+    );
     page.swipe(nearer, (nearer.0, nearer.1 - 50)).await;
     let swiped = page.place_of("B-2-5").await;
     assert_eq!((swiped.0 - nearer.0, swiped.1 - nearer.1), (0, -50), "one finger moves everything with it");

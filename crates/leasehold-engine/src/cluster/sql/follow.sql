@@ -1,5 +1,5 @@
 -- Log entries that a server has not seen: $1 its events, $2 the version of each that it knows, $3 at most so many each.
-SELECT known.no, log.version, log.at, log.kind, log.seats, log.pools, log.rules::text, log.subject
+SELECT known.no, log.version, log.at, log.kind, log.seats, log.pools, log.rules::text, log.subject, log.reason
 FROM unnest($1::integer[], $2::bigint[]) AS known (no, version)
 CROSS JOIN LATERAL (
     SELECT * FROM leasehold.log WHERE event_no = known.no AND log.version > known.version

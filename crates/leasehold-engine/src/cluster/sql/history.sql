@@ -14,7 +14,7 @@ WITH wanted AS (
     WHERE event_no = $1 AND version > $3 AND $5::integer IS NOT NULL
       AND EXISTS (SELECT 1 FROM generate_series(1, cardinality(seats), 2) AS i WHERE seats[i] = $5)
 )
-SELECT version, at, kind, seats, pools, rules::text, subject FROM leasehold.log
+SELECT version, at, kind, seats, pools, rules::text, subject, reason FROM leasehold.log
 WHERE event_no = $1 AND version < $2 AND version > $3
   AND (coalesce($5::integer::text, $6::uuid::text, $7::text, $8::text) IS NULL
       OR subject IN (SELECT id FROM wanted)
