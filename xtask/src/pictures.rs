@@ -17,7 +17,8 @@ pub(crate) fn take() -> Result<()> {
     for tests in ["picture_taken", "pictures_that_are_kept"] {
         // A build with optimisations: the pictures show figures too.
         let take = ["test", "--release", "--package", "leasehold", "--test", "web", "--locked", tests];
-        run(cargo(take).env("LEASEHOLD_PICTURES", &folder))?;
+        // One after the other, so that no picture's figures suffer from another's.
+        run(cargo(take).args(["--", "--test-threads", "1"]).env("LEASEHOLD_PICTURES", &folder))?;
     }
     Ok(())
 }
