@@ -68,7 +68,7 @@ pub struct LogEntryView {
     /// The hold it happened to, or that the booking came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_id: Option<String>,
-    /// Why an operator took the hold away or blocked the seats, if this server was told since its start.
+    /// Why an operator took the hold away or blocked the seats, if they said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Seats that changed, each with its new letter as in the availability.

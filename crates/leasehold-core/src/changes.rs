@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{
     BlockSlot, BookingSlot, EventNo, Fence, HoldSlot, PoolCounts, PoolNo, Reference, SeatNo, SeatStatus,
-    Timestamp,
+    Text, Timestamp,
 };
 
 /// Everything that commands changed, in order. Reused from batch to batch.
@@ -96,6 +96,8 @@ pub enum Touched {
     BlockGone(BlockSlot),
     /// A payment.
     Payment(EventNo, Reference),
+    /// Nothing: why the operator did what the entry is about.
+    Reason(Text),
 }
 
 const _: () = assert!(size_of::<Touched>() == 24);
@@ -104,6 +106,15 @@ impl Changes {
     /// What an entry touched.
     pub fn touched_by(&self, entry: &Entry) -> &[Touched] {
         &self.touched[entry.touched.clone()]
+    }
+
+    /// Adds to the last entry why it was made.
+    pub(crate) fn explain(&mut self, reason: Option<Text>) {
+        if let (Some(reason), Some(entry)) = (reason, self.entries.last_mut()) {
+            assert_eq!(entry.touched.end, self.touched.len(), "the last entry has what was touched last");
+            self.touched.push(Touched::Reason(reason));
+            entry.touched.end += 1;
+        }
     }
 
     /// Forgets everything, keeps the memory.

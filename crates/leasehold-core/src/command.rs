@@ -20,8 +20,8 @@ pub enum Command {
     AmendHold(AmendHold),
     /// Give a hold back.
     ReleaseHold(HoldId),
-    /// Take a hold away, as an operator.
-    RevokeHold(HoldId),
+    /// Take a hold away, as an operator, for this reason.
+    RevokeHold(HoldId, Option<Text>),
     /// The buyer goes to pay: the hold's time stands still until the payment's deadline.
     BeginPayment(BeginPayment),
     /// The payment with this reference failed.

@@ -107,7 +107,7 @@ impl RandomCommands {
                     Command::RemoveBlock(event, block)
                 }
             },
-            96..=97 => Command::RevokeHold(self.hold()),
+            96..=97 => Command::RevokeHold(self.hold(), None),
             _ => self.update_event(),
         }
     }

@@ -189,7 +189,7 @@ fn a_place_to_pay_is_free_as_soon_as_a_payment_has_ended_however_it_did() {
     stage.confirm(holds[1], "pay-1").unwrap();
     assert!(stage.begin(holds[2], "pay-2").is_ok(), "sold");
     assert_eq!(stage.begin(holds[3], "pay-3"), busy);
-    stage.apply(Command::RevokeHold(holds[2]));
+    stage.apply(Command::RevokeHold(holds[2], None));
     assert!(stage.begin(holds[3], "pay-3").is_ok(), "revoked");
     stage.wait(policy.payment_max);
     let last = stage.hold(seat(8));

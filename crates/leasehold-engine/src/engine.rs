@@ -223,7 +223,7 @@ impl Request {
             Command::CreateEvent(_)
             | Command::UpdateEvent(_)
             | Command::CreateHold(_)
-            | Command::RevokeHold(_)
+            | Command::RevokeHold(..)
             | Command::CancelBooking(_)
             | Command::CreateBlock(_)
             | Command::RemoveBlock(..) => None,

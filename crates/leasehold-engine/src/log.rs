@@ -22,7 +22,7 @@ pub struct LogQuery {
 pub enum About {
     /// Anything.
     Everything,
-    /// A seat.
+    /// A seat, and the holds that had it.
     Seat(SeatNo),
     /// A hold, and the booking it became.
     Hold(HoldId),

@@ -102,6 +102,8 @@ pub struct Change {
     pub kind: Kind,
     /// The hold it happened to, or that the booking came from.
     pub hold: Option<HoldId>,
+    /// Why the operator did it, if they said.
+    pub reason: Option<Text>,
     /// Seats that changed.
     pub seats: Box<[SeatUpdate]>,
     /// Pools that changed, as they stand after it.

@@ -450,6 +450,6 @@ async fn what_waits_for_an_operator_and_for_the_tables_is_counted() {
     assert_eq!((meters.holds_overdue.get(), meters.revoked.get()), (0, 0));
     clock.set(start.after(Millis(10_000)));
     until(|| meters.holds_overdue.get() == 1).await;
-    engine.execute(Request::new(Command::RevokeHold(kept.id))).await.unwrap();
+    engine.execute(Request::new(Command::RevokeHold(kept.id, None))).await.unwrap();
     until(|| meters.holds_overdue.get() == 0 && meters.revoked.get() == 1).await;
 }

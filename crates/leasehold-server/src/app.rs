@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use http::HeaderValue;
 use leasehold_engine::Engine;
 use leasehold_lock::Locker;
 use prometheus_client::registry::Registry;
@@ -13,7 +14,7 @@ use crate::http::{AvailabilityCache, Pages, VenueCache};
 use crate::limits::Limits;
 use crate::locks::Locks;
 use crate::meters::HttpMeters;
-use crate::recent::Recently;
+use crate::recent::{Recent, TROUBLES_MAX, Trouble};
 use crate::rush::RushDesk;
 
 /// Shared by all handlers.
@@ -30,8 +31,10 @@ pub(crate) struct AppState {
     pub(crate) availability: AvailabilityCache,
     pub(crate) venues: VenueCache,
     pub(crate) pages: Pages,
-    pub(crate) recently: Recently,
+    pub(crate) troubles: Recent<Trouble>,
     pub(crate) rush: RushDesk,
+    /// Another one for each process: tells whose counters are read.
+    pub(crate) instance: HeaderValue,
     /// Cancelled when the server stops: streams end then.
     pub(crate) stopping: CancellationToken,
     requests: AtomicUsize,
@@ -67,8 +70,9 @@ impl AppState {
             registry,
             availability: AvailabilityCache::default(),
             venues: VenueCache::default(),
-            recently: Recently::default(),
+            troubles: Recent::new(TROUBLES_MAX),
             rush: RushDesk::default(),
+            instance: HeaderValue::from(uuid::Uuid::new_v4().as_u64_pair().0),
             stopping,
             requests: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),

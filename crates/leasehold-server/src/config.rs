@@ -1,5 +1,6 @@
 //! What an operator can set, with defaults that are safe.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ pub struct ServerConfig {
     pub operators: Operators,
     /// A rush that the console may start. For demonstrations only.
     pub rush: Option<Rush>,
+    /// This server's own address, where it shares another one with others: the console is at its own only, because it
+    /// shows what one server counts and remembers.
+    pub console_at: Option<SocketAddr>,
 }
 
 /// Who counts as an operator while there are no API keys.
@@ -90,6 +94,7 @@ impl Default for ServerConfig {
             checkout: Checkout::None,
             operators: Operators::ThisMachine,
             rush: None,
+            console_at: None,
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::problem::ApiError;
 const PATHS: [&str; 2] = ["/console", "/v1/operator/"];
 /// Where a browser says whose page asks.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Where it says what for; here, whether the answer becomes the page in the window.
+const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// What proxies add to a request that they pass on.
 const PASSED_ON: [&str; 9] = [
     "forwarded",
@@ -62,11 +64,16 @@ pub(crate) fn check<B>(config: &ServerConfig, ends: Ends, request: &Request<B>) 
             "this server is asked for as 127.0.0.1 or localhost, or through a proxy named in --trusted-proxies",
         ));
     }
+    // A link to the console from another server of this machine shows it and changes nothing.
+    let is_link = is_read
+        && request.uri().path() == PATHS[0]
+        && site.is_some_and(|site| site == "same-site")
+        && headers.get(MODE).is_some_and(|mode| mode == "navigate");
     // Proxies that add nothing speak an old HTTP, as nginx does unless it is told otherwise; browsers do not.
     let is_operator = ends.peer.is_loopback()
         && !is_passed_on
         && host == Some(true)
-        && is_own_page
+        && (is_own_page || is_link)
         && request.version() > Version::HTTP_10;
     if is_operators && !is_operator {
         return Err(ApiError::not_found().detail(
@@ -129,6 +136,11 @@ mod tests {
         assert!(refuses_console("127.0.0.1", &[host, ("sec-fetch-site", "cross-site")]));
         assert!(refuses_console("127.0.0.1", &[host, ("sec-fetch-site", "same-site")]));
         assert!(!refuses_console("127.0.0.1", &[host, ("sec-fetch-site", "same-origin")]));
+        let linked = |site| [host, ("sec-fetch-site", site), ("sec-fetch-mode", "navigate")];
+        assert!(!refuses_console("127.0.0.1", &linked("same-site")), "a server beside it may link here");
+        assert!(refuses_console("127.0.0.1", &linked("cross-site")));
+        let log = ask(Method::GET, "/v1/operator/problems", &linked("same-site"));
+        assert!(is_refused(&ServerConfig::default(), "127.0.0.1", &log), "to the page only");
         let behind =
             ServerConfig { trusted_proxies: vec!["127.0.0.1".parse().unwrap()], ..ServerConfig::default() };
         assert!(is_refused(&behind, "127.0.0.1", &ask(Method::GET, "/console", &[host])), "the proxy itself");

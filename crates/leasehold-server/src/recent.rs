@@ -1,15 +1,13 @@
-//! What an operator wants to know of the last hours and no file keeps: what went wrong, why holds were taken away, and
-//! why seats were blocked that are not any more. Bounded, in memory, and gone with the process.
+//! What an operator wants to know of the last hours and no file keeps: what went wrong. Bounded, in memory, and gone with
+//! the process.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{EventNo, HoldId, Timestamp};
+use leasehold_core::Timestamp;
 
 /// Problems that are remembered.
-const PROBLEMS_MAX: usize = 200;
-/// Reasons that are remembered.
-const REASONS_MAX: usize = 10_000;
+pub(crate) const TROUBLES_MAX: usize = 200;
 /// Characters of a path that are remembered.
 const PATH_MAX: usize = 200;
 
@@ -33,37 +31,8 @@ pub(crate) struct Trouble {
     pub(crate) request_id: String,
 }
 
-/// Why an operator did something.
-#[derive(Debug, Clone)]
-pub(crate) struct Reason {
-    pub(crate) of: Deed,
-    pub(crate) words: String,
-}
-
-/// What an operator did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deed {
-    /// Took this hold away.
-    Revoked(HoldId),
-    /// Blocked something of this event then.
-    Blocked(EventNo, Timestamp),
-}
-
-/// Everything recent.
-#[derive(Debug)]
-pub(crate) struct Recently {
-    pub(crate) troubles: Recent<Trouble>,
-    pub(crate) reasons: Recent<Reason>,
-}
-
-impl Default for Recently {
-    fn default() -> Self {
-        Self { troubles: Recent::new(PROBLEMS_MAX), reasons: Recent::new(REASONS_MAX) }
-    }
-}
-
 impl<T: Clone> Recent<T> {
-    fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self { things: Mutex::new(VecDeque::new()), max }
     }
 
@@ -78,11 +47,6 @@ impl<T: Clone> Recent<T> {
     /// All of them, the last one first.
     pub(crate) fn all(&self) -> Vec<T> {
         self.lock().iter().rev().cloned().collect()
-    }
-
-    /// The last one that fits.
-    pub(crate) fn last(&self, fits: impl Fn(&T) -> bool) -> Option<T> {
-        self.lock().iter().rev().find(|thing| fits(thing)).cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
@@ -104,7 +68,5 @@ mod tests {
         let recent = Recent::new(3);
         (1..=5).for_each(|number| recent.add(number));
         assert_eq!(recent.all(), [5, 4, 3]);
-        assert_eq!(recent.last(|number| number % 2 == 0), Some(4));
-        assert_eq!(recent.last(|number| *number == 1), None);
     }
 }

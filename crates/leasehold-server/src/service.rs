@@ -118,7 +118,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             service.app.meters.answered(status, (!waited && !streams).then_some(seconds));
             if status.is_server_error() || (seconds > SLOW_SECONDS && !waited) {
                 let id = request_id.to_str().unwrap_or_default();
-                service.app.recently.troubles.add(Trouble {
+                service.app.troubles.add(Trouble {
                     at: service.app.engine.now(),
                     method: method.to_string(),
                     path: shortened(path.path()),

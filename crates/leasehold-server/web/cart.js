@@ -18,6 +18,7 @@ export class Cart extends EventTarget {
   #name;
   #deadline = null;
   #stored = {};
+  #onRetry = () => this.dispatchEvent(new Event('retry'));
 
   constructor(event) {
     super();
@@ -40,6 +41,11 @@ export class Cart extends EventTarget {
   /** True while this browser remembers a hold that the server could not be asked about. */
   get isUnseen() {
     return Boolean(this.#stored.hold_id ?? this.#stored.pending) && this.view === null && this.booking === null;
+  }
+
+  /** True while that is a hold, and not only a request for one: nothing else may be written down in its place. */
+  get isUnseenHold() {
+    return this.isUnseen && Boolean(this.#stored.hold_id);
   }
 
   /** True when the hold has ended and only a payment that is under way may still bring it back. */
@@ -73,21 +79,21 @@ export class Cart extends EventTarget {
     return this.view;
   }
 
-  async hold(items, onRetry) {
+  async hold(items) {
     const pending = { key: random(), body: { items, holder: this.#holder() } };
     if (this.#stored.pending) {
-      const before = await this.#settle(this.#stored.pending, onRetry);
+      const before = await this.#settle(this.#stored.pending);
       if (before && JSON.stringify(before.items) === JSON.stringify(items)) return this.view;
       if (before) await this.release();
     }
     this.#write({ pending });
-    return this.#create(pending, onRetry);
+    return this.#create(pending);
   }
 
   /** Finds out what became of a request without an answer, so that no buyer stands in their own way. */
-  async #settle(pending, onRetry) {
+  async #settle(pending) {
     try {
-      await this.#create(pending, onRetry);
+      await this.#create(pending);
       return pending.body;
     } catch (problem) {
       if (isUnknown(problem)) throw problem;
@@ -95,9 +101,9 @@ export class Cart extends EventTarget {
     }
   }
 
-  async #create(pending, onRetry) {
+  async #create(pending) {
     try {
-      const { body, replayed, sentAt } = await ask(`/v1/events/${this.#event}/holds`, { method: 'POST', body: pending.body, key: pending.key, onRetry });
+      const { body, replayed, sentAt } = await ask(`/v1/events/${this.#event}/holds`, { method: 'POST', body: pending.body, key: pending.key, onRetry: this.#onRetry });
       this.#write({ hold_id: body.hold_id, secret: body.secret });
       // An answer that is repeated has the times of the first one.
       if (replayed) return await this.refresh();
@@ -218,7 +224,7 @@ export class Cart extends EventTarget {
 
   #change({ method, path = '', body, key = random() }) {
     const { hold_id, secret } = this.#stored;
-    return ask(`/v1/holds/${hold_id}${path}`, { method, body, secret, key });
+    return ask(`/v1/holds/${hold_id}${path}`, { method, body, secret, key, onRetry: this.#onRetry });
   }
 
   /** Takes an answer about the hold. One that is repeated has the times of the first, so the hold is read anew. */

@@ -58,16 +58,16 @@ export function chart({ title, unit = '', series }) {
   return { element, update };
 }
 
-/** The next 1, 2 or 5 with zeros. */
+/** The next round number. */
 function nice(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].find((step) => step * power >= value) * power;
+  return [1, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power >= value) * power;
 }
 
 export function short(value) {
   if (value >= 10_000) return `${Math.round(value / 1000).toLocaleString('en')}k`;
   if (value >= 100) return Math.round(value).toLocaleString('en');
   if (value >= 10) return value.toFixed(1).replace(/\.0$/, '');
-  return value === 0 ? '0' : value.toFixed(value < 0.1 ? 3 : 2).replace(/\.?0+$/, '');
+  return value === 0 ? '0' : value.toFixed(value < 0.1 ? 3 : value < 1 ? 2 : 1).replace(/\.?0+$/, '');
 }

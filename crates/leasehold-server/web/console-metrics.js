@@ -48,6 +48,8 @@ export function percentile(before, after, share) {
 export class Metrics extends EventTarget {
   #before = null;
   #at = 0;
+  #instance = null;
+  #others = new Set();
 
   constructor() {
     super();
@@ -56,6 +58,8 @@ export class Metrics extends EventTarget {
     /** The last reading, as it was. */
     this.values = new Map();
     this.reachable = true;
+    /** True when servers answer here by turns. */
+    this.isMixed = false;
   }
 
   start() {
@@ -67,6 +71,7 @@ export class Metrics extends EventTarget {
     try {
       const response = await fetch('/metrics', { cache: 'no-store', signal: AbortSignal.timeout(5_000) });
       if (!response.ok) throw response.status;
+      this.#from(response.headers.get('leasehold-instance'));
       this.#take(parse(await response.text()), performance.now());
       this.reachable = true;
     } catch {
@@ -75,6 +80,14 @@ export class Metrics extends EventTarget {
       this.#before = null;
     }
     this.dispatchEvent(new Event('sample'));
+  }
+
+  /** Counters of one server are not compared with another's, nor with those of the one before a restart. */
+  #from(instance) {
+    if (instance === this.#instance) return;
+    this.isMixed ||= this.#others.has(instance);
+    this.#others.add(this.#instance);
+    [this.#before, this.#instance] = [null, instance];
   }
 
   #take(values, now) {

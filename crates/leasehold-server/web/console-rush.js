@@ -23,10 +23,10 @@ export function rushView(desk) {
       button.disabled = false;
       return;
     }
-    await follow();
+    await follow({ isStarted: true });
   }
 
-  async function follow() {
+  async function follow({ isStarted = false } = {}) {
     while (!stopped) {
       let stand;
       try {
@@ -41,6 +41,7 @@ export function rushView(desk) {
       } else {
         button.disabled = false;
         if (stand.state === 'done') await draw(stand.report);
+        if (stand.state === 'never' && isStarted) write(words, 'Another server answered, which knows nothing of this run. Open the console at a server’s own address.');
         if (stand.state === 'failed') write(words, `The run failed: ${stand.detail}`);
         return;
       }
@@ -95,16 +96,16 @@ async function picture(report) {
     make('div.halves', {},
       make('div.stack', {}, crowd(report.setup.users, winners), make('ul.winners', {}, winners.map(({ user, seats }) => make('li', {}, make('strong', {}, `User ${user}`), ` has ${seats.join(', ')}`)))),
       make('div.tiles', {}, figures.map(([name, value]) => make('div.tile', {}, make('span', {}, name), make('b.figures', {}, value))))),
-    make('div.halves', {}, bars(seconds), make('div', {}, make('h4', {}, 'How long answers took'), make('dl.numbers', {}, [['Half', all.p50_ms], ['90 of 100', all.p90_ms], ['99 of 100', all.p99_ms], ['The slowest', all.max_ms]].flatMap(([name, value]) => [make('dt', {}, name), make('dd.figures', {}, `${short(value)} ms`)])))),
+    make('div.halves', {}, bars(seconds.slice(0, Math.max(1, Math.floor(report.elapsed_ms / 1000)))), make('div', {}, make('h4', {}, 'How long answers took'), make('dl.numbers', {}, [['Half', all.p50_ms], ['90 of 100', all.p90_ms], ['99 of 100', all.p99_ms], ['The slowest', all.max_ms]].flatMap(([name, value]) => [make('dt', {}, name), make('dd.figures', {}, `${short(value)} ms`)])))),
   ];
 }
 
-/** Each second of the run, by how requests ended. */
+/** Each whole second of the run, by how requests ended. */
 function bars(seconds) {
   const most = Math.max(1, ...seconds.map((one) => one.granted + one.refused + one.limited + one.failed));
   const [width, height] = [520, 120];
   const each = width / Math.max(1, seconds.length);
-  const svg = make('svg', { class: 'bars', viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': 'Answers in each second' });
+  const svg = make('svg', { class: 'bars', viewBox: `0 0 ${width} ${height + 18}`, role: 'img', 'aria-label': 'Answers in each second' });
   seconds.forEach((one, place) => {
     let y = height;
     for (const kind of ['granted', 'refused', 'limited', 'failed']) {
@@ -112,6 +113,7 @@ function bars(seconds) {
       y -= part;
       svg.append(make('rect', { class: kind, x: place * each + 3, y, width: Math.max(1, each - 6), height: part }));
     }
+    svg.append(make('text', { x: (place + 0.5) * each, y: height + 14, 'text-anchor': 'middle' }, `${place + 1} s`));
   });
   return make('div', {}, make('h4', {}, 'Answers in each second'), svg, make('p.muted', {}, `Up to ${most.toLocaleString('en')} in a second, nearly all of them “taken”.`));
 }

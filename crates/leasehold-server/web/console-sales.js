@@ -4,17 +4,19 @@ import { chart, short } from './chart.js';
 import { make, write } from './dom.js';
 
 export function salesView(desk) {
-  const tiles = [['granted', 'Holds granted'], ['refused', 'Refused'], ['sold', 'Sold'], ['expired', 'Expired']].map(([key, name]) => {
-    const value = make('b.figures', {}, '–');
-    return { key, value, element: make('div.tile', {}, make('span', {}, name), value, make('small', {}, 'per second, all events')) };
-  });
+  const name = make('h3', { id: 'event-name' });
+  // What the event's own stream tells; refusals and times are counted by the server, for all events together.
+  const own = group('event-sales', [['granted', 'Holds granted', 'per second'], ['sold', 'Sold', 'per second'], ['expired', 'Expired', 'per second'], ['held', 'In carts', 'now'], ['owned', 'Sold', 'in all']], [
+    { title: 'Holds per second', series: [{ key: 'granted', name: 'Granted', colour: 'c1' }, { key: 'sold', name: 'Sold', colour: 'c2' }, { key: 'expired', name: 'Expired', colour: 'c4', dashed: true }] },
+    { title: 'Seats and places', series: [{ key: 'owned', name: 'Sold', colour: 'c2' }, { key: 'held', name: 'In carts', colour: 'c4' }, { key: 'free', name: 'Free', colour: 'c3', dashed: true }] },
+  ], name);
   // In a rush thousands are refused for each one that is granted, so they have a scale of their own.
-  const charts = [
+  const server = group('server-sales', [['granted', 'Holds granted'], ['refused', 'Refused'], ['sold', 'Sold'], ['expired', 'Expired']].map((tile) => [...tile, 'per second']), [
     { title: 'Holds per second', series: [{ key: 'granted', name: 'Granted', colour: 'c1' }, { key: 'sold', name: 'Sold', colour: 'c2' }, { key: 'expired', name: 'Expired', colour: 'c4', dashed: true }] },
     { title: 'Refused per second', series: [{ key: 'refused', name: 'Refused', colour: 'c3' }] },
-    { title: 'How long', unit: ' ms', series: [{ key: 'p50', name: 'Half', colour: 'c1' }, { key: 'p99', name: '99 of 100', colour: 'c4' }, { key: 'commit', name: 'Commits', colour: 'c2', dashed: true }] },
+    { title: 'How long it takes', unit: ' ms', series: [{ key: 'p50', name: 'Half of the answers', colour: 'c1' }, { key: 'p99', name: '99 of 100', colour: 'c4' }, { key: 'commit', name: '99 of 100 commits', colour: 'c2', dashed: true }] },
     { title: 'Commands in a commit', series: [{ key: 'size', name: 'On average', colour: 'c1' }] },
-  ].map(chart);
+  ], make('h3', {}, 'All events, by this server'));
   const rows = make('tbody');
   const more = make('button.button.small', { type: 'button', hidden: true, on: { click: () => desk.moreEvents() } }, 'More events');
   const empty = make('p.empty', { hidden: true }, 'There are no events yet. Create one with POST /v1/events.');
@@ -37,27 +39,45 @@ export function salesView(desk) {
       }
       const number = (value) => make('td.number.figures', {}, value.toLocaleString('en'));
       const open = make('button.link', { type: 'button', on: { click: () => desk.choose(event.id, '#seats') } }, event.name);
-      return make('tr', {}, make('th', { scope: 'row' }, open, make('small.muted', {}, event.id)), make('td', {}, make('span', { class: `state ${event.state}` }, event.state)), make('td.wide', {}, bar), number(sold), number(held), number(free), number(blocked));
+      return make('tr', { class: event.id === desk.event ? 'chosen' : null }, make('th', { scope: 'row' }, open, make('small.muted', {}, event.id)), make('td', {}, make('span', { class: `state ${event.state}` }, event.state)), make('td.wide', {}, bar), number(sold), number(held), number(free), number(blocked));
     }));
   }
 
-  function sample() {
-    const { samples } = desk.metrics;
-    const last = samples.at(-1);
-    for (const { key, value } of tiles) write(value, last ? short(last[key]) : '–');
-    for (const one of charts) one.update(samples);
+  function chosen() {
+    events();
+    write(name, desk.events.find(({ id }) => id === desk.event)?.name ?? desk.event);
+    own.update(desk.tally.samples);
   }
 
-  events();
-  sample();
+  chosen();
+  server.update(desk.metrics.samples);
   return {
     elements: [
       make('h2.unseen', {}, 'Sales'),
-      make('div.tiles', {}, tiles.map(({ element }) => element)),
-      make('div.halves', {}, charts.map(({ element }) => element)),
+      own.element,
       make('section.card', {}, make('div.head', {}, make('h3', {}, 'Events'), more), empty, table),
+      server.element,
     ],
-    events,
-    sample,
+    events: chosen,
+    chosen,
+    tally: () => own.update(desk.tally.samples),
+    sample: () => server.update(desk.metrics.samples),
+  };
+}
+
+/** Tiles with the last figures, and charts of the last minutes. */
+function group(id, tiles, charts, heading) {
+  const values = tiles.map(([key, name, per]) => ({ key, value: make('b.figures', { 'data-of': key }, '–'), name, per }));
+  const drawn = charts.map(chart);
+  const element = make('section.group', { id }, heading,
+    make('div.tiles', {}, values.map(({ value, name, per }) => make('div.tile', {}, make('span', {}, name), value, make('small', {}, per)))),
+    make('div.halves', {}, drawn.map((one) => one.element)));
+  return {
+    element,
+    update(samples) {
+      const last = samples.at(-1);
+      for (const { key, value } of values) write(value, last === undefined || last[key] === null ? '–' : short(last[key]));
+      for (const one of drawn) one.update(samples);
+    },
   };
 }

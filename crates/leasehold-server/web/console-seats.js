@@ -10,6 +10,7 @@ const HOLDS_SHOWN_MAX = 100;
 const HOLDS_INTERVAL_MS = 2_000;
 const ENTRIES_SHOWN_MAX = 100;
 const REREAD_MS = 500;
+const TICK_MS = 500;
 
 export function seatsView(desk) {
   const map = make('seat-map', { look: true, id: 'map', 'aria-label': 'Seat map' });
@@ -82,7 +83,7 @@ export function seatsView(desk) {
       [state, lines] = ['Sold', [['To', booking?.holder ?? 'a buyer without a name'], ['Order', booking?.order_ref ?? '–'], ['Payment', booking?.payment_ref ?? '–'], ['Booked', time(booking?.booked_at)], ['Booking', booking_id]]];
     } else if (hold_id) {
       const hold = log.holds.find((one) => one.hold_id === hold_id);
-      [state, lines] = [hold?.state === 'confirming' ? 'Being paid for' : 'Held', [['By', who(hold)], ['Until', `${time(hold?.expires_at)} (${clock(hold?.expires_in_ms ?? 0)} left)`], ['Hold', hold_id]]];
+      [state, lines] = [hold?.state === 'confirming' ? 'Being paid for' : 'Held', [['By', who(hold)], ['Until', [`${time(hold?.expires_at)} (`, countdown(hold?.expires_in_ms ?? 0), ' left)']], ['Hold', hold_id]]];
       actions.append(action('revoke', 'Take it back', () => revoke(hold_id, seat)));
     } else {
       [state, lines] = ['Free', [['', 'Anybody can hold it.']]];
@@ -97,7 +98,7 @@ export function seatsView(desk) {
     const all = tenures(seat, log);
     if (all.length === 0) return make('p.empty', {}, log.looked_back_to ? 'Nobody has had this seat as far back as the log goes.' : 'This store keeps no log.');
     return make('section.card', { id: 'fates' }, make('h3', {}, 'Who had it, and how they lost it'), make('ol.fates', {}, all.reverse().map((one) => make('li', {},
-      make('strong', {}, one.who), ` ${one.sold ? 'bought' : 'had'} it from ${time(one.from)}`, one.to ? ` until ${time(one.to)}: ${one.why}.` : one.sold ? ` and owns it${one.order ? ` (${one.order})` : ''}.` : ' and has it now.'))));
+      make('strong', {}, one.who), ` ${one.sold ? 'bought' : 'had'} it from ${time(one.from)}`, one.to ? ` until ${time(one.to)}: ${one.why}${one.late ? '; the money came too late and is to be given back' : ''}.` : one.sold ? ` and owns it${one.order ? ` (${one.order})` : ''}.` : ' and has it now.'))));
   }
 
   function summary(by, value, log) {
@@ -106,7 +107,7 @@ export function seatsView(desk) {
       const booking = log.bookings.find((one) => one.hold_id === hold.hold_id);
       const items = (booking ?? hold).items.map((item) => item.seat ?? `${item.pool} × ${item.quantity}`).join(', ');
       const live = hold.state === 'held' || hold.state === 'confirming';
-      return make('li', {}, make('span', { class: `state ${hold.state}` }, booking?.state === 'cancelled' ? 'cancelled' : hold.state), make('span', {}, make('strong', {}, items), make('small.muted', {}, `${who(hold)} · ${booking?.order_ref ?? hold.hold_id}${live ? ` · ${clock(hold.expires_in_ms)} left` : ''}`)),
+      return make('li', {}, make('span', { class: `state ${hold.state}` }, booking?.state === 'cancelled' ? 'cancelled' : hold.state), make('span', {}, make('strong', {}, items), make('small.muted', {}, `${who(hold)} · ${booking?.order_ref ?? hold.hold_id}`, live ? [' · ', countdown(hold.expires_in_ms), ' left'] : null)),
         live ? action('revoke', 'Take it back', () => revoke(hold.hold_id)) : null);
     })));
   }
@@ -172,7 +173,7 @@ export function seatsView(desk) {
     page.holds.sort((one, other) => one.expires_in_ms - other.expires_in_ms);
     rows.replaceChildren(...page.holds.map((hold) => make('tr', {},
       make('th', { scope: 'row' }, make('button.link', { type: 'button', on: { click: () => { kind.value = 'hold'; text.value = hold.hold_id; find('hold', hold.hold_id); } } }, who(hold))),
-      make('td', {}, hold.items.map((item) => item.seat ?? `${item.pool} × ${item.quantity}`).join(', ')), make('td', {}, make('span', { class: `state ${hold.state}` }, hold.state === 'confirming' ? 'paying' : hold.state)), make('td.number.figures', {}, clock(hold.expires_in_ms)))));
+      make('td', {}, hold.items.map((item) => item.seat ?? `${item.pool} × ${item.quantity}`).join(', ')), make('td', {}, make('span', { class: `state ${hold.state}` }, hold.state === 'confirming' ? 'paying' : hold.state)), make('td.number', {}, countdown(hold.expires_in_ms)))));
   }
 
   function chosen() {
@@ -183,7 +184,12 @@ export function seatsView(desk) {
     holds();
   }
 
+  function tick() {
+    for (const left of document.querySelectorAll('#view [data-ends]')) write(left, clock(Number(left.dataset.ends) - performance.now()));
+  }
+
   const stop = every(HOLDS_INTERVAL_MS, holds);
+  const stopTicking = every(TICK_MS, tick);
   if (desk.event) chosen();
   return {
     elements: [
@@ -196,12 +202,18 @@ export function seatsView(desk) {
     leave: () => {
       stopped = true;
       stop();
+      stopTicking();
     },
   };
 }
 
 function hint() {
   return make('p.empty', {}, 'Click a seat, or find a holder, an order or a hold. The log says who had it, until when, and how it was lost.');
+}
+
+/** What is left of a time that began so long; `tick` goes on with it. */
+function countdown(ms) {
+  return make('span.figures', { 'data-ends': performance.now() + ms }, clock(ms));
 }
 
 function action(id, text, go) {

@@ -1,8 +1,9 @@
 // The operator's console: which event, which view, and the numbers that all views share.
 
 import { ask } from './api.js';
-import { every, make, write } from './dom.js';
+import { every, isOver, make, write } from './dom.js';
 import { Metrics } from './console-metrics.js';
+import { Tally } from './console-tally.js';
 import { salesView } from './console-sales.js';
 import { seatsView } from './console-seats.js';
 import { locksView } from './console-locks.js';
@@ -14,6 +15,7 @@ const PAGES_MAX = 10;
 
 const at = (id) => document.getElementById(id);
 const metrics = new Metrics();
+const tally = new Tally();
 const hasRush = document.documentElement.dataset.rush === 'ready';
 const views = { sales: salesView, seats: seatsView, locks: locksView, health: healthView, ...(hasRush ? { rush: rushView } : {}) };
 let view = null;
@@ -23,6 +25,7 @@ let pages = 1;
 /** What every view is given. */
 const desk = {
   metrics,
+  tally,
   get events() {
     return events;
   },
@@ -52,9 +55,12 @@ metrics.addEventListener('sample', () => {
   const state = metrics.reachable ? 'live' : 'behind';
   at('connection').dataset.state = state;
   write(at('connection-words'), metrics.reachable ? 'Live' : 'Behind');
+  at('mixed').hidden = !metrics.isMixed;
   view?.sample?.();
 });
+tally.addEventListener('sample', () => view?.tally?.());
 metrics.start();
+tally.start();
 readEvents().then(() => show(false));
 every(EVENTS_INTERVAL_MS, readEvents);
 
@@ -100,8 +106,11 @@ function list() {
   const select = at('event');
   if (document.activeElement === select && select.options.length > 0) return;
   const before = select.value;
-  const same = select.options.length === events.length && [...select.options].every((option, place) => option.value === events[place].id);
-  if (!same) select.replaceChildren(...events.map(({ id, name }) => make('option', { value: id }, name === id ? id : `${name} (${id})`)));
+  const option = ({ id, name }) => make('option', { value: id }, name === id ? id : `${name} (${id})`);
+  const [current, over] = [events.filter((event) => !isOver(event)), events.filter(isOver)];
+  const ids = [current, over].map((some) => some.map(({ id }) => id).join(' ')).join(' | ');
+  if (select.dataset.listed !== ids) select.replaceChildren(...current.map(option), ...(over.length > 0 ? [make('optgroup', { label: 'Over' }, over.map(option))] : []));
+  select.dataset.listed = ids;
   if (before !== '' && events.some(({ id }) => id === before)) select.value = before;
   if (before === '' && events.length > 0) chosen();
 }
@@ -109,5 +118,6 @@ function list() {
 function chosen() {
   const id = at('event').value;
   at('shop').href = `/events/${id}`;
+  tally.follow(id);
   view?.chosen?.();
 }

@@ -27,6 +27,11 @@ export function plural(count, one, many = `${one}s`) {
   return `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
 }
 
+/** Whether an event is closed with nothing left to sell and nobody about to pay. */
+export function isOver({ state, seats, pools }) {
+  return state === 'closed' && [seats, ...pools].every(({ free, held }) => free === 0 && held === 0);
+}
+
 /** 4:05, or 1:04:05. */
 export function clock(ms) {
   const seconds = Math.max(0, Math.ceil(ms / 1000));

@@ -49,6 +49,7 @@ map.addEventListener('seat-map-lost', ({ detail }) => lost(detail.seats));
 map.addEventListener('seat-map-floor', ({ detail }) => showing === 'choose' && view.choose('standing', detail.pool));
 map.addEventListener('seat-map-full', ({ detail }) => notice({ tone: 'calm', title: 'That is the most at once', text: `Up to ${plural(detail.max, 'seat')} can be held in one go.` }));
 cart.addEventListener('elsewhere', () => followOtherTab());
+cart.addEventListener('retry', () => quiet('Still asking the server.'));
 document.addEventListener('visibilitychange', () => !document.hidden && cart.view && check());
 setInterval(() => tick(), TICK_MS);
 map.setAttribute('src', `/v1/events/${event}`);
@@ -117,11 +118,13 @@ function show(what, { quietly = true } = {}) {
 // ---- what the buyer does ----
 
 async function hold(items) {
+  // What this browser had before comes first: it may still be there, with its secret in this browser only.
+  if (cart.isUnseenHold) return attempt(() => ready());
   const wanted = items.map((item) => item.seat).filter((seat) => seat !== undefined);
-  await attempt(async (mine) => {
+  return attempt(async (mine) => {
     asking = true;
     try {
-      await cart.hold(items, () => quiet('Still asking the server.'));
+      await cart.hold(items);
     } finally {
       asking = false;
     }
@@ -179,6 +182,7 @@ async function attempt(work, context = {}) {
   before?.busy(true);
   try {
     await work(() => step === begun);
+    if (at('notice').hasAttribute('data-passing')) notice(null);
   } catch (problem) {
     await refused(problem, context);
   } finally {
@@ -352,13 +356,14 @@ function notice(what) {
     return;
   }
   box.dataset.tone = what.tone;
+  box.toggleAttribute('data-passing', what.isPassing === true);
   const offers = (what.offers ?? []).map(({ text, go }) => make('button.button.small', { type: 'button', on: { click: go } }, text));
   box.replaceChildren(make('h3', {}, what.title), make('p', {}, what.text), ...(offers.length > 0 ? [make('div.offers', {}, offers)] : []));
   box.scrollIntoView({ block: 'nearest' });
 }
 
 function quiet(text) {
-  notice({ tone: 'calm', title: 'One moment', text });
+  notice({ tone: 'calm', title: 'One moment', text, isPassing: true });
 }
 
 function speak(text) {

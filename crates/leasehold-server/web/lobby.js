@@ -1,7 +1,7 @@
 // The lobby: every event with what is left of it, and the way to its page.
 
 import { ask } from './api.js';
-import { every, make, plural, write } from './dom.js';
+import { every, isOver, make, plural, write } from './dom.js';
 
 const INTERVAL_MS = 3_000;
 
@@ -14,7 +14,8 @@ async function read() {
   }
 }
 
-function show({ events, next }) {
+function show({ events: all, next }) {
+  const events = all.filter((event) => !isOver(event));
   const list = document.getElementById('events');
   write(document.getElementById('words'), events.length === 0 ? 'There is nothing on sale yet. Events are created with POST /v1/events.' : next ? 'These are the first hundred.' : '');
   // Whoever is on one of them stays there.

@@ -38,9 +38,12 @@ export function who(hold) {
   return hold.holder ?? 'a buyer without a name';
 }
 
+/** The time of day; with its date if that is another day than today. */
 export function time(at) {
   if (at === undefined) return '–';
-  return new Date(at).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
+  const when = new Date(at);
+  const day = when.toDateString() === new Date().toDateString() ? {} : { day: 'numeric', month: 'short' };
+  return when.toLocaleString([], { ...day, hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
 }
 
 /**
@@ -54,10 +57,17 @@ export function tenures(seat, { entries, holds, bookings }) {
   let current = null;
   for (const entry of [...entries].reverse()) {
     const letter = entry.seats?.find(([id]) => id === seat)?.[1];
-    if (letter === undefined) continue;
+    if (letter === undefined) {
+      // What befell a hold while its seats stayed as they were, or were no longer its own.
+      const one = found.findLast((tenure) => tenure.hold_id !== null && tenure.hold_id === entry.hold_id);
+      if (one && entry.kind === 'payment.begun') one.paying = true;
+      if (one && entry.kind === 'payment.failed') one.paying = false;
+      if (one && entry.kind === 'refund.due') one.late = true;
+      continue;
+    }
     if (letter === 'h' || letter === 's') {
       if (current === null || current.hold_id !== entry.hold_id) {
-        current = { hold_id: entry.hold_id, who: who(of(entry.hold_id)), from: entry.at, sold: letter === 's', to: null, why: null };
+        current = { hold_id: entry.hold_id, who: who(of(entry.hold_id)), from: entry.at, sold: letter === 's', to: null, why: null, paying: false, late: false };
         found.push(current);
       }
       current.sold = letter === 's';
@@ -67,7 +77,8 @@ export function tenures(seat, { entries, holds, bookings }) {
       found.push(current);
     } else if (current !== null) {
       current.to = entry.at;
-      current.why = (ENDS[entry.kind] ?? what(entry.kind)) + (entry.reason ? `: “${entry.reason}”` : '');
+      const unpaid = entry.kind === 'hold.expired' && current.paying;
+      current.why = (unpaid ? 'its payment was not confirmed in time' : (ENDS[entry.kind] ?? what(entry.kind))) + (entry.reason ? `: “${entry.reason}”` : '');
       current = null;
     }
   }

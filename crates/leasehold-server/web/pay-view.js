@@ -2,7 +2,7 @@
 
 import { make, write } from './dom.js';
 import { isSoon, itemList, timer, warn } from './hold-view.js';
-import { shortly, titled } from './choose-view.js';
+import { titled } from './choose-view.js';
 import { WAYS } from './bank.js';
 
 /** Which way the stand-in shall go. Nothing has begun yet. */
@@ -57,7 +57,7 @@ export function payingView({ map, cart }) {
 
 export function doneView({ map, booking, onMore }) {
   const heading = make('h2', { tabindex: '-1', id: 'done' }, 'You are going!');
-  const items = booking.items.map((item) => (item.seat !== undefined ? shortly(map.wordsFor(item.seat)) : `${titled(item.pool)}, standing × ${item.quantity}`));
+  const items = booking.items.map((item) => (item.seat !== undefined ? map.wordsFor(item.seat) : `${titled(item.pool)}, standing × ${item.quantity}`));
   return {
     elements: [
       make('div', {}, heading, make('p.muted', {}, booking.revived ? 'The payment came late, and everything was still free.' : 'Paid and confirmed. Nobody else can have these.')),

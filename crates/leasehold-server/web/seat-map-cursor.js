@@ -11,6 +11,7 @@ export class Cursor {
   #row = 0;
   #place = 0;
   #shown = -1;
+  #said = '';
 
   constructor(grid) {
     this.#grid = grid;
@@ -22,6 +23,7 @@ export class Cursor {
     this.#row = 0;
     this.#place = 0;
     this.#shown = -1;
+    this.#said = '';
     this.#grid.setAttribute('aria-rowcount', String(Math.max(1, this.#rows.length)));
   }
 
@@ -95,14 +97,20 @@ export class Cursor {
       this.#grid.setAttribute('aria-colcount', String(row.count));
       this.#shown = this.#row;
     }
+    const active = `cell-${this.seat}`;
+    if (this.#grid.getAttribute('aria-activedescendant') !== active) this.#grid.setAttribute('aria-activedescendant', active);
+    const stateOf = (seat) => (mine.has(seat) ? 'yours' : chosen.has(seat) ? 'chosen' : LETTERS[seats[seat]]);
+    // The map is painted many times a second, and the row is rarely another one.
+    const said = `${this.#row} ${Array.from({ length: row.count }, (_, place) => stateOf(row.first + place)).join()}`;
+    if (said === this.#said) return;
+    this.#said = said;
     for (const cell of this.#grid.firstElementChild.children) {
       const seat = Number(cell.id.slice(5));
-      const state = mine.has(seat) ? 'yours' : chosen.has(seat) ? 'chosen' : LETTERS[seats[seat]];
+      const state = stateOf(seat);
       cell.setAttribute('aria-selected', String(chosen.has(seat) || mine.has(seat)));
       cell.setAttribute('aria-disabled', String(seats[seat] !== 'f'));
       cell.setAttribute('aria-label', `${words(row, ids[seat], label(seat))}, ${state}`);
     }
-    this.#grid.setAttribute('aria-activedescendant', `cell-${this.seat}`);
   }
 
   #toRow(row) {

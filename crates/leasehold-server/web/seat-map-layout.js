@@ -95,7 +95,8 @@ function placeSection(section, radius, middle, xs, ys) {
       ys[row.first + place] = distance * Math.cos(angle);
     }
     outer = distance;
-    halves.push((width / 2 + 0.25) * pitch);
+    // With room for the names of rows at both ends.
+    halves.push((width / 2 + 0.6) * pitch);
   });
   const place = (distance, angle) => [distance * Math.sin(angle), distance * Math.cos(angle)];
   const [inside, outside] = [radius - 0.85, outer + 0.85];

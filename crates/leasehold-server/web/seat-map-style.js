@@ -28,11 +28,11 @@ canvas:active { cursor: grabbing; }
   background: var(--seat-map-stage); color: var(--seat-map-stage-ink); font-size: 13px; opacity: 0; white-space: nowrap; }
 .tip.seen { opacity: 1; }
 @container (max-width: 560px) {
-  .zoom { top: 10px; right: 10px; bottom: auto; grid-auto-flow: column; }
+  .zoom { right: 10px; bottom: 10px; grid-auto-flow: column; }
 }
 @media (prefers-color-scheme: dark) {
   :host {
-    --seat-map-free: #8f8bff; --seat-map-held: #f0b04a; --seat-map-sold: #45414f; --seat-map-blocked: #6f6a79;
+    --seat-map-free: #8f8bff; --seat-map-held: #f0b04a; --seat-map-sold: #655f74; --seat-map-blocked: #8a8496;
     --seat-map-mine: #3bd08d; --seat-map-chosen: #ffffff; --seat-map-suggested: #ff7aa8; --seat-map-section: #1d1a25;
     --seat-map-section-line: #35313f; --seat-map-stage: #efe9df; --seat-map-stage-ink: #1d1a24; --seat-map-floor: #232031;
     --seat-map-floor-ink: #eae6f2; --seat-map-ink: #f4f1fa; --seat-map-muted: #a7a1b3; --seat-map-halo: #16141ce0;

@@ -31,10 +31,17 @@ export class View {
 
   resize(width, height) {
     const whole = this.isWhole || !this.bounds;
-    this.width = Math.max(1, width);
-    this.height = Math.max(1, height);
-    if (whole) this.showAll(false);
-    else this.#keepInside();
+    const [wider, higher] = [Math.max(1, width) - this.width, Math.max(1, height) - this.height];
+    this.width += wider;
+    this.height += higher;
+    if (whole && !this.#glide) {
+      this.showAll(false);
+      return;
+    }
+    // What is in the middle stays there, also where the camera is on its way to.
+    for (const camera of [this, this.#glide?.from, this.#glide?.to]) {
+      if (camera) Object.assign(camera, this.#clamped({ scale: this.#allowed(camera.scale), x: camera.x - wider / camera.scale / 2, y: camera.y - higher / camera.scale / 2 }));
+    }
   }
 
   showAll(moving = true) {
@@ -56,9 +63,10 @@ export class View {
     this.#go({ scale, x: x - this.width / scale / 2, y: y - this.height / scale / 2 }, true);
   }
 
-  zoom(factor, at = { x: this.width / 2, y: this.height / 2 }, moving = true) {
+  /** What is drawn at `from` comes to be at `at`. */
+  zoom(factor, at = { x: this.width / 2, y: this.height / 2 }, moving = true, from = at) {
     const scale = this.#allowed(this.scale * factor);
-    const [x, y] = [this.x + at.x / this.scale, this.y + at.y / this.scale];
+    const [x, y] = [this.x + from.x / this.scale, this.y + from.y / this.scale];
     this.#go({ scale, x: x - at.x / scale, y: y - at.y / scale }, moving);
   }
 

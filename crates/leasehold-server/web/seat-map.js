@@ -48,14 +48,14 @@ export class SeatMap extends HTMLElement {
       return element;
     };
     const button = (name, title, text) => make('button', { type: 'button', 'data-zoom': name, title, 'aria-label': title }, text);
-    const canvas = make('canvas', { 'aria-hidden': 'true' });
+    const [ground, signs, canvas] = Array.from({ length: 3 }, () => make('canvas', { 'aria-hidden': 'true' }));
     const grid = make('div', { class: 'grid', role: 'grid', tabindex: '0', 'aria-label': 'Seats', 'aria-describedby': 'keys', 'aria-multiselectable': 'true' });
     const keys = make('p', { id: 'keys', class: 'unseen' }, 'Arrow keys move between seats and rows, page up and down between sections, enter chooses.');
     const tip = make('div', { class: 'tip', 'aria-hidden': 'true' });
     const zoom = make('div', { class: 'zoom', role: 'group', 'aria-label': 'Zoom' }, button('in', 'Zoom in', '+'), button('out', 'Zoom out', '−'), button('all', 'Whole venue', '⤢'));
-    root.append(canvas, grid, keys, zoom, tip);
+    root.append(ground, signs, canvas, grid, keys, zoom, tip);
     this.#parts = { canvas, grid, tip, zoom };
-    this.#painter = new Painter(canvas);
+    this.#painter = new Painter({ ground, signs, sparks: canvas });
     this.#cursor = new Cursor(grid);
     this.#listen();
   }
@@ -224,9 +224,8 @@ export class SeatMap extends HTMLElement {
   }
 
   #changed(detail) {
-    if (!detail.all) {
-      for (const [seat, letter] of detail.seats) this.#painter.flash(seat, letter);
-    }
+    if (detail.all) this.#painter.forget();
+    else for (const [seat, letter] of detail.seats) this.#painter.change(seat, letter);
     const lost = this.#isLook ? [] : [...this.#chosen].filter((seat) => this.#live.seats[seat] !== 'f');
     this.#paintSoon();
     const seats = detail.all ? null : detail.seats.map(([seat]) => this.#live.venue.seat_ids[seat]);
@@ -324,7 +323,7 @@ export class SeatMap extends HTMLElement {
     this.#parts.canvas.setPointerCapture(event.pointerId);
     this.#pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY, fromX: event.offsetX, fromY: event.offsetY });
     this.#dragged = this.#pointers.size > 1;
-    this.#pinch = null;
+    this.#pinch = this.#pointers.size === 2 ? this.#fingers() : null;
   }
 
   #move(event) {
@@ -347,13 +346,16 @@ export class SeatMap extends HTMLElement {
     }
   }
 
-  #pinched() {
+  /** How far two fingers are apart, and what is between them. */
+  #fingers() {
     const [one, other] = [...this.#pointers.values()];
-    const now = { distance: Math.hypot(one.x - other.x, one.y - other.y), x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 };
-    if (this.#pinch) {
-      this.#view.pan(now.x - this.#pinch.x, now.y - this.#pinch.y);
-      this.#view.zoom(now.distance / Math.max(1, this.#pinch.distance), now, false);
-    }
+    return { distance: Math.hypot(one.x - other.x, one.y - other.y), x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 };
+  }
+
+  #pinched() {
+    const now = this.#fingers();
+    // In one step: where everything fits, a step aside alone would be undone.
+    if (this.#pinch) this.#view.zoom(now.distance / Math.max(1, this.#pinch.distance), now, false, this.#pinch);
     this.#pinch = now;
     this.#paintSoon();
   }

@@ -37,7 +37,8 @@ export function wordsFor(problem, { limit = 0 } = {}) {
       return { tone: 'warn', title: 'Too many attempts', text: 'No more payments can begin for these tickets. Give them back and choose again.' };
     case 'hold-gone':
     case 'hold-expired':
-      return ENDED[document.state] ?? ENDED.expired;
+      // A refusal says it in words only: "the hold is revoked".
+      return ENDED[document.state ?? /^the hold is (\w+)$/.exec(document.detail ?? '')?.[1]] ?? ENDED.expired;
     case 'refund-due':
       return { tone: 'bad', title: 'The payment came too late', text: 'Your time was over and the seats are not yours any more. You will get your money back.' };
     case 'payments-busy':

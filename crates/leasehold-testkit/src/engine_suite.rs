@@ -68,6 +68,7 @@ macro_rules! for_each_engine_case {
             operator::events_are_listed_in_the_order_of_creation,
             operator::the_pages_of_a_list_of_holds_have_each_live_hold_once_whatever_else_happens,
             history::the_log_says_who_had_a_seat_and_how_it_was_lost_also_after_a_restart,
+            history::the_log_of_a_seat_tells_of_the_payments_for_it,
             history::pages_of_the_log_follow_each_other_without_a_gap,
             history::a_blocked_seat_names_its_block,
             contention::three_seats_and_a_pool_are_sold_exactly_once_to_many_callers,

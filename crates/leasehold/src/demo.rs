@@ -119,7 +119,12 @@ async fn rush_against(address: Option<SocketAddr>) -> Result<serde_json::Value, 
     let args = RushArgs::published(RUSH_TIME);
     let report = rush::rush(&args, &Target::from(address), Audience::Nobody).await;
     let report = report.map_err(|error| format!("{error:#}"))?;
-    serde_json::to_value(&report).map_err(|error| error.to_string())
+    let report = serde_json::to_value(&report).map_err(|error| error.to_string())?;
+    // Nobody shall come to a sale that is over. Without this the report is as good.
+    let event = format!("/v1/events/{}", report["setup"]["event"].as_str().unwrap_or_default());
+    let close = Request::patch(event, &serde_json::json!({"state": "closed"}));
+    let _ = Client::new(&address.to_string()).send(close).await;
+    Ok(report)
 }
 
 /// An arena of three tiers around a standing floor. Kept when the data file has it already.

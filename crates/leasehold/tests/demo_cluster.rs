@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_api::{BookingView, ConfirmHold, CreateEvent, CreateHold, HoldView, ItemSpec, SeatSpec};
 use leasehold_client::{Client, Request};
+use leasehold_testkit::{Browser, Screen};
 use tempfile::TempDir;
 
 /// A demo, and what it printed until it was ready.
@@ -165,6 +166,29 @@ async fn it_sells_without_a_replica_and_leaves_no_process_behind() {
     let ended = tokio::task::block_in_place(|| demo.process.wait()).unwrap();
     assert!(ended.success(), "{ended}");
     demo.assert_all_gone();
+}
+
+#[tokio::test]
+async fn the_console_is_one_replicas_own_and_draws_the_rush_it_started() {
+    let demo = Demo::start();
+    let browser = Browser::start().await;
+    let mut page = browser.page(Screen::DESKTOP).await;
+    page.open(&demo.url()).await;
+    page.click("a[href='/console']").await;
+    page.until_there("#view[data-showing]").await;
+    let shown_by = page.run("return location.origin;").await;
+    let replicas = demo.servers("replica");
+    assert!(replicas.iter().any(|(address, _)| shown_by == *address), "{shown_by}: {replicas:?}");
+    page.click(".tabs a[href='#rush']").await;
+    page.click("#start-rush").await;
+    page.until_there("#verdict").await;
+    // Every second since was read from the same server, so the lines have no gap.
+    page.click(".tabs a[href='#sales']").await;
+    let line = "document.querySelector('#server-sales .chart path.line').getAttribute('d')";
+    page.until(&format!("{line}.includes('L')")).await;
+    assert_eq!(page.run(&format!("return {line}.split('M').length;")).await, 2);
+    assert_eq!(page.run("return document.getElementById('mixed').hidden;").await, true);
+    page.assert_no_complaints().await;
 }
 
 #[test]

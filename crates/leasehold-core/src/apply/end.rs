@@ -2,7 +2,9 @@
 
 use super::wrong_state;
 use crate::hold::units;
-use crate::{Changes, HoldId, HoldSlot, HoldState, Kind, Owner, Refusal, Reply, State, Timestamp, Touched};
+use crate::{
+    Changes, HoldId, HoldSlot, HoldState, Kind, Owner, Refusal, Reply, State, Text, Timestamp, Touched,
+};
 
 impl State {
     /// Ends up to `limit` holds whose time has run out, soonest first, and says how many.
@@ -48,6 +50,7 @@ impl State {
     pub(super) fn revoke_hold(
         &mut self,
         hold: HoldId,
+        reason: Option<Text>,
         now: Timestamp,
         changes: &mut Changes,
     ) -> Result<Reply, Refusal> {
@@ -55,6 +58,7 @@ impl State {
         match self.hold_at(slot).expect("just found").state {
             HoldState::Held | HoldState::Confirming => {
                 self.end_hold(slot, HoldState::Revoked, Kind::HoldRevoked, now, changes);
+                changes.explain(reason);
             }
             HoldState::Revoked => {}
             state => return Err(wrong_state(state)),

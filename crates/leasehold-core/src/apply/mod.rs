@@ -26,7 +26,7 @@ impl State {
             Command::CreateHold(create) => self.create_hold(create, now, changes),
             Command::AmendHold(amend) => self.amend_hold(amend, now, changes),
             Command::ReleaseHold(hold) => self.release_hold(hold, now, changes),
-            Command::RevokeHold(hold) => self.revoke_hold(hold, now, changes),
+            Command::RevokeHold(hold, reason) => self.revoke_hold(hold, reason, now, changes),
             Command::BeginPayment(begin) => self.begin_payment(begin, now, changes),
             Command::PaymentFailed(hold, reference) => self.payment_failed(hold, reference, now, changes),
             Command::ConfirmHold(confirm) => self.confirm_hold(confirm, now, changes),

@@ -321,7 +321,7 @@ fn part_of<'a>(command: &Command, parts: &'a mut [Part]) -> Result<&'a mut Part,
         Command::CreateBlock(create) => numbered(parts, create.event),
         Command::RemoveBlock(event, _) => numbered(parts, *event),
         Command::AmendHold(amend) => holding(parts, amend.hold),
-        Command::ReleaseHold(hold) | Command::RevokeHold(hold) | Command::PaymentFailed(hold, _) => {
+        Command::ReleaseHold(hold) | Command::RevokeHold(hold, _) | Command::PaymentFailed(hold, _) => {
             holding(parts, *hold)
         }
         Command::BeginPayment(begin) => holding(parts, begin.hold),

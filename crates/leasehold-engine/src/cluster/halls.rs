@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use hashbrown::HashMap;
 use leasehold_core::{
     Epoch, EventState, HoldId, ItemRequest, Kind, Policy, PoolCounts, PoolNo, Refusal, SeatNo, SeatStatus,
-    SectionNo, best_seats,
+    SectionNo, Text, best_seats,
 };
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
@@ -261,14 +261,15 @@ async fn load_venue(client: &Client, number: i32) -> Result<Option<Venue>, CallE
 
 /// The last entries up to a version, in order.
 async fn recent(client: &Client, venue: &Venue, upto: u64, epoch: Epoch) -> Result<Vec<Followed>, CallError> {
-    let sql = "SELECT version, at, kind, seats, pools, rules::text, subject FROM leasehold.log
+    let sql = "SELECT version, at, kind, seats, pools, rules::text, subject, reason FROM leasehold.log
                WHERE event_no = $1 AND version > $2::bigint - $3::bigint AND version <= $2 ORDER BY version";
     let (number, upto) = (venue.number.0.cast_signed(), upto.cast_signed());
     let rows = within(CALL_TIME_MAX, client.query(sql, &[&number, &upto, &RECALLED_MAX])).await?;
     rows.iter().map(|row| change(row, 0, epoch)).collect()
 }
 
-/// Reads a log entry from the columns from `first` on: version, at, kind, seats, pools, rules, subject.
+/// Reads a log entry from the columns from `first` on: version, at, kind, seats, pools, rules, subject,
+/// reason.
 pub(crate) fn change(row: &Row, first: usize, epoch: Epoch) -> Result<Followed, CallError> {
     let (version, at): (i64, i64) = (row.get(first), row.get(first + 1));
     let seats: Option<Vec<i32>> = row.get(first + 3);
@@ -291,12 +292,15 @@ pub(crate) fn change(row: &Row, first: usize, epoch: Epoch) -> Result<Followed, 
     };
     let kind = kind_of(row.get(first + 2))?;
     let subject: Option<Uuid> = row.get(first + 6);
+    let reason: Option<&str> = row.get(first + 7);
+    let reason = reason.map(|text| Text::parse(text).map_err(|_| Damaged)).transpose()?;
     let is_block = matches!(kind, Kind::BlockCreated | Kind::BlockRemoved);
     let change = Change {
         version: Version { epoch, number: version.unsigned_abs() },
         at: time(at),
         kind,
         hold: subject.filter(|_| !is_block).and_then(|id| HoldId::from_raw(id.as_u128())),
+        reason,
         seats: seats.collect::<Result<_, Damaged>>()?,
         pools: pools.collect(),
     };

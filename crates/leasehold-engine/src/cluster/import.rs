@@ -228,6 +228,7 @@ fn last_entry(event: &Event, at: Timestamp) -> (EventRow, LogRow) {
         pools: None,
         rules: Some(rules.clone()),
         subject: None,
+        reason: None,
     };
     let mut row = EventRow {
         no,
@@ -262,6 +263,7 @@ fn log_row(no: i32, change: &Change) -> LogRow {
         pools: (!change.pools.is_empty()).then(|| pools.collect()),
         rules: None,
         subject: change.hold.map(hold_id),
+        reason: change.reason.as_ref().map(|text| text.as_str().to_owned()),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use super::connection::{self, CallError, within};
 
 /// The migrations in order. One that was released never changes.
-const MIGRATIONS: [(&str, &str); 8] = [
+const MIGRATIONS: [(&str, &str); 9] = [
     ("0001_ledger", include_str!("sql/0001_ledger.sql")),
     ("0002_load", include_str!("sql/0002_load.sql")),
     ("0003_write", include_str!("sql/0003_write.sql")),
@@ -17,6 +17,7 @@ const MIGRATIONS: [(&str, &str); 8] = [
     ("0006_confirm", include_str!("sql/0006_confirm.sql")),
     ("0007_sweeper", include_str!("sql/0007_sweeper.sql")),
     ("0008_payments_in_flight", include_str!("sql/0008_payments_in_flight.sql")),
+    ("0009_reasons", include_str!("sql/0009_reasons.sql")),
 ];
 
 /// How many there are.

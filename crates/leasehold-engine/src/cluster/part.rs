@@ -305,11 +305,13 @@ impl Part {
                 let payment = self.state.payment(HERE, reference).expect("it was just touched");
                 self.touched.holds.extend(self.state.hold_slot(payment.hold));
             }
+            Touched::Reason(_) => {}
         }
     }
 
     fn log_entry(&mut self, entry: &Entry, touched: &[Touched]) {
         let (mut seats, mut pools, mut subject, mut rules) = (Vec::new(), Vec::new(), None, None);
+        let mut reason = None;
         for thing in touched {
             match thing {
                 Touched::Seat(_, seat, _, status) => {
@@ -327,7 +329,14 @@ impl Part {
                 }
                 Touched::Block(slot) | Touched::BlockGone(slot) => {
                     subject = self.block_ids.get(slot).map(|id| block_id(*id));
+                    if matches!(thing, Touched::Block(_)) {
+                        let block = self.state.block_at(*slot);
+                        reason = block
+                            .and_then(|block| block.reason.as_ref())
+                            .map(|text| text.as_str().to_owned());
+                    }
                 }
+                Touched::Reason(text) => reason = Some(text.as_str().to_owned()),
                 Touched::Event(_) => {
                     let event = self.state.event(HERE).expect("a part has an event");
                     rules = Some(RulesRow::new(&event.policy, event.state));
@@ -347,6 +356,7 @@ impl Part {
             pools: (!pools.is_empty()).then_some(pools),
             rules,
             subject,
+            reason,
         });
     }
 
@@ -447,7 +457,7 @@ fn here(mut command: Command) -> Command {
         Command::CreateEvent(_)
         | Command::AmendHold(_)
         | Command::ReleaseHold(_)
-        | Command::RevokeHold(_)
+        | Command::RevokeHold(..)
         | Command::BeginPayment(_)
         | Command::PaymentFailed(..)
         | Command::ConfirmHold(_)

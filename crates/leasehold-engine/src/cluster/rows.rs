@@ -151,6 +151,7 @@ pub(crate) struct LogRow {
     pub(crate) pools: Option<Vec<i32>>,
     pub(crate) rules: Option<RulesRow>,
     pub(crate) subject: Option<Uuid>,
+    pub(crate) reason: Option<String>,
 }
 
 /// `leasehold.answers`; the bytes in hexadecimal.

@@ -85,7 +85,7 @@ impl Wants {
                     }
                 }
             }
-            Command::ReleaseHold(hold) | Command::RevokeHold(hold) => self.holds.push(hold_id(*hold)),
+            Command::ReleaseHold(hold) | Command::RevokeHold(hold, _) => self.holds.push(hold_id(*hold)),
             Command::BeginPayment(begin) => {
                 self.begun_holds.push(hold_id(begin.hold));
                 self.payment(begin.hold, &begin.reference);

@@ -41,7 +41,11 @@ impl Hall {
                     }
                 }
             }
-            Touched::Booking(_) | Touched::Block(_) | Touched::BlockGone(_) | Touched::Payment(..) => {}
+            Touched::Booking(_)
+            | Touched::Block(_)
+            | Touched::BlockGone(_)
+            | Touched::Payment(..)
+            | Touched::Reason(_) => {}
         }
     }
 }

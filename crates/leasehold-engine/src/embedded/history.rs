@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use leasehold_core::{EventNo, HoldId, Owner, Reference, State};
+use leasehold_core::{EventNo, HoldId, Owner, Reference, SeatNo, State};
 
 use super::EmbeddedEngine;
 use super::hall::Hall;
+use crate::feed::Feed;
 use crate::{About, Change, EngineError, LogPage, LogQuery, SeatOwner};
 
 /// Changes that are looked through at a time, and holds that the writer looks up while commands wait.
@@ -16,6 +17,10 @@ impl EmbeddedEngine {
     pub(super) async fn look_back(&self, hall: &Hall, query: LogQuery) -> Result<LogPage, EngineError> {
         let mut page = LogPage::default();
         let mut before = query.before;
+        let had_it = match query.about {
+            About::Seat(seat) => holds_that_had(&hall.feed, seat),
+            _ => BTreeSet::new(),
+        };
         // Ends with the log, which is bounded.
         loop {
             let piece = hall.feed.before(before, CHANGES_PER_PIECE);
@@ -26,7 +31,8 @@ impl EmbeddedEngine {
             let wanted = self.wanted(&query.about, &piece).await?;
             for change in piece {
                 page.looked_back_to = Some(change.version.number);
-                if wanted.has(&change) {
+                let is_told_by_hold = change.hold.is_some_and(|hold| had_it.contains(&hold));
+                if is_told_by_hold || wanted.has(&change) {
                     page.entries.push(change);
                     if page.entries.len() == query.limit {
                         break;
@@ -98,6 +104,21 @@ impl EmbeddedEngine {
             page
         });
         read.await
+    }
+}
+
+/// Every hold that had the seat, as far as is remembered. What happened to it belongs to the seat's story, also where the
+/// seat stayed as it was: a payment that began, or came too late.
+fn holds_that_had(feed: &Feed, seat: SeatNo) -> BTreeSet<HoldId> {
+    let mut holds = BTreeSet::new();
+    let mut before = None;
+    // Ends with the log, which is bounded.
+    loop {
+        let piece = feed.before(before, CHANGES_PER_PIECE);
+        let Some(oldest) = piece.last() else { return holds };
+        before = Some(oldest.version.number);
+        let had = piece.iter().filter(|change| change.seats.iter().any(|update| update.seat == seat));
+        holds.extend(had.filter_map(|change| change.hold));
     }
 }
 

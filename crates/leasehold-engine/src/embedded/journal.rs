@@ -5,7 +5,7 @@
 
 use leasehold_core::{
     BlockSlot, BookingSlot, Changes, Entry, Epoch, EventNo, Fence, HoldEnd, HoldId, HoldSlot, HoldState,
-    Kind, PoolNo, SeatNo, SeatStatus, State, Timestamp, Touched,
+    Kind, PoolNo, SeatNo, SeatStatus, State, Text, Timestamp, Touched,
 };
 
 use crate::bytes::{Damaged, Get, Put};
@@ -22,6 +22,7 @@ const IMAGE_BOOKING: u8 = 7;
 const IMAGE_BLOCK: u8 = 8;
 const IMAGE_BLOCK_GONE: u8 = 9;
 const IMAGE_PAYMENT: u8 = 10;
+const IMAGE_REASON: u8 = 11;
 
 /// Writes one entry with the images of all it touched, as they stand now.
 pub(crate) fn put_entry(out: &mut Vec<u8>, state: &State, changes: &Changes, entry: &Entry) {
@@ -95,6 +96,10 @@ fn put_image(out: &mut Vec<u8>, state: &State, kind: Kind, thing: &Touched) {
             out.put_u8(IMAGE_PAYMENT);
             image::put_payment(out, state.payment(*event, reference).expect(here));
         }
+        Touched::Reason(text) => {
+            out.put_u8(IMAGE_REASON);
+            out.put_text(text.as_str());
+        }
     }
 }
 
@@ -112,7 +117,7 @@ pub(crate) fn replay_entry(
     let version = get.u64()?;
     let at = Timestamp::from_millis(get.u64()?);
     let kind = *Kind::ALL.get(usize::from(get.u8()?)).ok_or(Damaged)?;
-    let (mut seats, mut pools, mut whose) = (Vec::new(), Vec::new(), None);
+    let (mut seats, mut pools, mut whose, mut reason) = (Vec::new(), Vec::new(), None, None);
     for _ in 0..get.u64()? {
         match get.u8()? {
             IMAGE_EVENT => {
@@ -165,7 +170,9 @@ pub(crate) fn replay_entry(
             }
             IMAGE_BLOCK => {
                 let slot = BlockSlot(get.u32()?);
-                state.load_block(slot, image::get_block(get)?);
+                let block = image::get_block(get)?;
+                reason.clone_from(&block.reason);
+                state.load_block(slot, block);
                 touched.push(Touched::Block(slot));
             }
             IMAGE_BLOCK_GONE => {
@@ -175,16 +182,19 @@ pub(crate) fn replay_entry(
             }
             IMAGE_PAYMENT => {
                 let payment = image::get_payment(get)?;
+                whose = whose.or(Some(payment.hold));
                 touched.push(Touched::Payment(payment.event, payment.reference.clone()));
                 state.load_payment(payment);
             }
+            IMAGE_REASON => reason = Some(Text::parse(get.text()?).map_err(|_| Damaged)?),
             _ => return Err(Damaged),
         }
     }
     let this = state.loading_event(event).ok_or(Damaged)?;
     this.version = version;
     let version = Version { epoch, number: version };
-    Ok((event, Change { version, at, kind, hold: whose, seats: seats.into(), pools: pools.into() }))
+    let (seats, pools) = (seats.into(), pools.into());
+    Ok((event, Change { version, at, kind, hold: whose, reason, seats, pools }))
 }
 
 /// The entry as the stream shows it.
@@ -192,13 +202,18 @@ pub(crate) fn change_of(state: &State, changes: &Changes, entry: &Entry) -> Chan
     let touched = changes.touched_by(entry);
     // Exactly as much room as is needed: every entry comes through here.
     let mut seats = Vec::with_capacity(touched.iter().filter(|one| matches!(one, Touched::Seat(..))).count());
-    let (mut pools, mut hold) = (Vec::new(), None);
+    let (mut pools, mut hold, mut reason) = (Vec::new(), None, None);
     for thing in touched {
         match thing {
             Touched::Seat(_, seat, _, status) => seats.push(SeatUpdate { seat: *seat, status: *status }),
             Touched::Pool(_, pool, counts) => pools.push((*pool, **counts)),
             Touched::Hold(slot) => hold = state.hold_at(*slot).map(|hold| hold.id),
             Touched::Booking(slot) => hold = state.booking_at(*slot).map(|booking| booking.hold),
+            Touched::Payment(event, reference) if hold.is_none() => {
+                hold = state.payment(*event, reference).map(|payment| payment.hold);
+            }
+            Touched::Block(slot) => reason = state.block_at(*slot).and_then(|block| block.reason.clone()),
+            Touched::Reason(text) => reason = Some(text.clone()),
             _ => {}
         }
     }
@@ -207,6 +222,7 @@ pub(crate) fn change_of(state: &State, changes: &Changes, entry: &Entry) -> Chan
         at: entry.at,
         kind: entry.kind,
         hold,
+        reason,
         seats: seats.into(),
         pools: pools.into(),
     }

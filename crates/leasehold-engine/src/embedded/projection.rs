@@ -170,6 +170,7 @@ impl Marked {
             Touched::Booking(slot) => self.bookings.set(slot.0),
             Touched::Block(slot) | Touched::BlockGone(slot) => self.blocks.set(slot.0),
             Touched::Payment(event, reference) => self.payments.push((*event, reference.clone())),
+            Touched::Reason(_) => {}
         }
     }
 

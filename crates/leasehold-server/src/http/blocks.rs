@@ -6,13 +6,11 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use leasehold_api::{BlockView, CreateBlock, Problem};
 use leasehold_core::{BlockId, Command};
-use leasehold_engine::Outcome;
 
 use super::{Write, answer, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse};
 use crate::problem::ApiError;
-use crate::recent::{Deed, Reason};
 use crate::wire;
 
 /// Keeps seats back. Each must be free.
@@ -28,11 +26,6 @@ pub(crate) async fn create(
     let body: CreateBlock = parse(&write.body)?;
     let venue = venue(&app, &event).await?;
     let done = write.execute(&app, wire::create_block(&venue, &body)?, Some(&venue)).await?;
-    // The block itself has it too, but is forgotten when it ends.
-    if let (Outcome::Block(block), Some(words), false) = (&done.outcome, &body.reason, done.replayed) {
-        let of = Deed::Blocked(venue.number, block.created_at);
-        app.recently.reasons.add(Reason { of, words: words.clone() });
-    }
     tracing::info!(event = %venue.id, items = body.seats.len() + body.pools.len(), reason = body.reason, "blocked");
     Ok(answer(&app, &done, StatusCode::CREATED))
 }

@@ -31,5 +31,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
     let mut response = text.into_response();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    // Counters of different processes cannot be compared, and one address may lead to several.
+    response.headers_mut().insert("leasehold-instance", app.instance.clone());
     response
 }

@@ -13,7 +13,6 @@ use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse, parse_optional};
 use crate::problem::ApiError;
 use crate::query::Query;
-use crate::recent::{Deed, Reason};
 use crate::wire;
 
 /// Holds on one page.
@@ -134,10 +133,7 @@ pub(crate) async fn revoke(
     let body: RevokeHold = parse_optional(&write.body)?;
     let reason = wire::reason(body.reason.as_deref())?;
     let hold = hold_id(&hold)?;
-    let done = write.execute(&app, Command::RevokeHold(hold), None).await?;
-    if let Some(words) = &reason {
-        app.recently.reasons.add(Reason { of: Deed::Revoked(hold), words: words.as_str().to_owned() });
-    }
+    let done = write.execute(&app, Command::RevokeHold(hold, reason.clone()), None).await?;
     tracing::info!(%hold, reason = reason.as_ref().map(leasehold_core::Text::as_str), "revoked a hold");
     Ok(answer(&app, &done, StatusCode::OK))
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use leasehold_api::{
     LogEntryView, LogView, Problem, ReplicaList, ReplicaView, SeatOwnerView, TroubleList, TroubleView,
 };
-use leasehold_core::{Epoch, HoldId, Kind, Reference, SeatNo};
+use leasehold_core::{Epoch, HoldId, Reference, SeatNo};
 use leasehold_engine::{About, Change, LogPage, LogQuery, SeatOwner, SeatUpdate, Venue, Version};
 
 use super::availability::version_seen;
@@ -14,7 +14,6 @@ use super::{json, millis, private, venue};
 use crate::app::App;
 use crate::problem::ApiError;
 use crate::query::Query;
-use crate::recent::Deed;
 use crate::wire;
 
 /// Entries on one page.
@@ -59,7 +58,7 @@ pub(crate) async fn log(
 /// Reads what went wrong since the server was started: its own errors, and answers that took long.
 #[utoipa::path(get, path = "/v1/operator/problems", tag = "operating", responses((status = 200, body = TroubleList)))]
 pub(crate) async fn problems(State(app): State<App>) -> Response {
-    let problems = app.recently.troubles.all().into_iter().map(|trouble| TroubleView {
+    let problems = app.troubles.all().into_iter().map(|trouble| TroubleView {
         at: wire::time(trouble.at),
         method: trouble.method,
         path: trouble.path,
@@ -108,7 +107,7 @@ fn view(app: &App, venue: &Venue, page: &LogPage, asked: Option<SeatNo>, epoch: 
     let now = app.engine.now();
     LogView {
         event: venue.id.to_string(),
-        entries: page.entries.iter().map(|change| entry(app, venue, change, asked)).collect(),
+        entries: page.entries.iter().map(|change| entry(venue, change, asked)).collect(),
         holds: page.holds.iter().map(|hold| wire::hold_view(venue, hold, now)).collect(),
         bookings: page.bookings.iter().map(|booking| wire::booking_view(venue, booking)).collect(),
         blocks: page.blocks.iter().map(|block| wire::block_view(venue, block)).collect(),
@@ -126,13 +125,7 @@ fn view(app: &App, venue: &Venue, page: &LogPage, asked: Option<SeatNo>, epoch: 
     }
 }
 
-fn entry(app: &App, venue: &Venue, change: &Change, asked: Option<SeatNo>) -> LogEntryView {
-    let deed = match change.kind {
-        Kind::HoldRevoked => change.hold.map(Deed::Revoked),
-        Kind::BlockCreated => Some(Deed::Blocked(venue.number, change.at)),
-        _ => None,
-    };
-    let reason = deed.and_then(|deed| app.recently.reasons.last(|reason| reason.of == deed));
+fn entry(venue: &Venue, change: &Change, asked: Option<SeatNo>) -> LogEntryView {
     // The seat that is asked about is always among those shown.
     let (first, others): (Vec<&SeatUpdate>, Vec<&SeatUpdate>) =
         change.seats.iter().partition(|update| asked.is_some_and(|seat| seat == update.seat));
@@ -148,7 +141,7 @@ fn entry(app: &App, venue: &Venue, change: &Change, asked: Option<SeatNo>) -> Lo
         at: wire::time(change.at),
         kind: change.kind.as_str().to_owned(),
         hold_id: change.hold.map(|hold| hold.to_string()),
-        reason: reason.map(|reason| reason.words),
+        reason: change.reason.as_ref().map(|reason| reason.as_str().to_owned()),
         seats: seats.collect(),
         seats_left_out: change.seats.len().saturating_sub(SEATS_PER_ENTRY_MAX),
         pools: pools.collect(),

@@ -2,7 +2,7 @@
 //! in from elsewhere.
 
 use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -51,6 +51,7 @@ const FILES: &[(&str, &str, &[u8])] = &files![
     "console-rush.js": SCRIPT,
     "console-sales.js": SCRIPT,
     "console-seats.js": SCRIPT,
+    "console-tally.js": SCRIPT,
     "console.css": STYLE,
     "console.html": HTML,
     "console.js": SCRIPT,
@@ -99,7 +100,11 @@ pub(crate) async fn event(State(app): State<App>, Path(_): Path<String>, headers
 
 /// `/console`: the operator's page.
 pub(crate) async fn console(State(app): State<App>, headers: HeaderMap) -> Response {
-    app.pages.send("console.html", &headers)
+    let elsewhere = app.config.console_at.map(|address| address.to_string());
+    match elsewhere.filter(|own| headers.get(header::HOST).is_none_or(|host| host != own.as_str())) {
+        Some(own) => Redirect::temporary(&format!("http://{own}/console")).into_response(),
+        None => app.pages.send("console.html", &headers),
+    }
 }
 
 /// `/console/rush`: how the rush stands that was started from the console. Only in the demonstration.

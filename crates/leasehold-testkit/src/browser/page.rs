@@ -180,6 +180,11 @@ impl Page {
         self.point("touch", &[[at, at]]).await;
     }
 
+    /// Moves a finger over the screen.
+    pub async fn swipe(&mut self, from: (i64, i64), to: (i64, i64)) {
+        self.point("touch", &[[from, to]]).await;
+    }
+
     /// Puts two fingers down left and right of a place and moves them, from one distance to another.
     pub async fn pinch(&mut self, at: (i64, i64), from: i64, to: i64) {
         let finger = |side: i64| [(at.0 + side * from / 2, at.1), (at.0 + side * to / 2, at.1)];

@@ -29,7 +29,8 @@ pub async fn the_log_says_who_had_a_seat_and_how_it_was_lost_also_after_a_restar
     let mut engine = store.open().await;
     let venue = create_event(&*engine, 1, 10).await;
     let lost = hold_for(&*engine, &venue, 3, "ada").await;
-    engine.execute(Request::new(Command::RevokeHold(lost.id))).await.unwrap();
+    let why = Text::parse("camera position").unwrap();
+    engine.execute(Request::new(Command::RevokeHold(lost.id, Some(why.clone())))).await.unwrap();
     let won = hold_for(&*engine, &venue, 3, "grace").await;
     hold_for(&*engine, &venue, 4, "ada").await;
     let confirm = ConfirmHold {
@@ -49,6 +50,8 @@ pub async fn the_log_says_who_had_a_seat_and_how_it_was_lost_also_after_a_restar
             "newest first"
         );
         assert_eq!(seat.entries[2].hold, Some(lost.id));
+        assert_eq!(seat.entries[2].reason.as_ref(), Some(&why));
+        assert_eq!(seat.entries[3].reason, None);
         assert_eq!(seat.entries[0].hold, Some(won.id));
         assert_eq!(seat.owner, Some(SeatOwner::Booking(seat.bookings[0].id)));
         assert_eq!(seat.holds.len(), 2);
@@ -65,6 +68,39 @@ pub async fn the_log_says_who_had_a_seat_and_how_it_was_lost_also_after_a_restar
         assert_eq!(kinds(&one), [Kind::HoldRevoked, Kind::HoldCreated]);
         assert_eq!(one.holds[0].state, HoldState::Revoked);
         assert!(ask(&*engine, &venue, About::Holder(reference("nobody"))).await.entries.is_empty());
+        engine = restart(store, engine).await;
+    }
+    engine.close().await;
+}
+
+/// Whoever paid too late reads so, although nothing of it changed the seat.
+pub async fn the_log_of_a_seat_tells_of_the_payments_for_it(store: &dyn EngineStore) {
+    let mut engine = store.open().await;
+    let venue = create_event(&*engine, 1, 10).await;
+    let late = hold_for(&*engine, &venue, 3, "ada").await;
+    hold_for(&*engine, &venue, 5, "alan").await;
+    let begin = BeginPayment { hold: late.id, reference: reference("pay-1"), max_wait: None };
+    engine.execute(by_owner(&*engine, late.id, Command::BeginPayment(begin))).await.unwrap();
+    let failed = Command::PaymentFailed(late.id, reference("pay-1"));
+    engine.execute(by_owner(&*engine, late.id, failed)).await.unwrap();
+    engine.execute(release(&*engine, late.id)).await.unwrap();
+    hold_for(&*engine, &venue, 3, "grace").await;
+    let due = engine.execute(confirm(&*engine, late.id, Some("pay-2"))).await.unwrap().outcome;
+    assert_eq!(due, Outcome::RefundDue(reference("pay-2")));
+    for _ in 0..2 {
+        let seat = ask(&*engine, &venue, About::Seat(SeatNo(3))).await;
+        let story = [
+            Kind::RefundDue,
+            Kind::HoldCreated,
+            Kind::HoldReleased,
+            Kind::PaymentFailed,
+            Kind::PaymentBegun,
+            Kind::HoldCreated,
+        ];
+        assert_eq!(kinds(&seat), story, "newest first, and nothing of other seats");
+        assert_eq!(seat.entries[0].hold, Some(late.id));
+        let ada = ask(&*engine, &venue, About::Holder(reference("ada"))).await;
+        assert_eq!(kinds(&ada)[0], Kind::RefundDue);
         engine = restart(store, engine).await;
     }
     engine.close().await;

@@ -107,7 +107,7 @@ pub async fn no_more_payments_are_in_progress_than_the_event_allows(store: &dyn 
     }
     // Taken away.
     assert!(is_busy(engine.execute(begin(&*engine, 5, None)).await));
-    engine.execute(Request::new(Command::RevokeHold(holds[3]))).await.unwrap();
+    engine.execute(Request::new(Command::RevokeHold(holds[3], None))).await.unwrap();
     held(engine.execute(begin(&*engine, 5, None)).await);
     // A sale whose payment was never begun needs no place. A higher limit gives some; none lets everybody pay.
     engine.execute(confirm(&*engine, holds[6], Some("pay-6"))).await.unwrap();

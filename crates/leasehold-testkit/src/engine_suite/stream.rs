@@ -97,7 +97,7 @@ pub async fn what_changed_adds_up_to_what_is_there(store: &dyn EngineStore) {
         version: Some(1),
     };
     engine.execute(by_owner(&*engine, holds[2].id, Command::AmendHold(amend))).await.unwrap();
-    engine.execute(Request::new(Command::RevokeHold(holds[3].id))).await.unwrap();
+    engine.execute(Request::new(Command::RevokeHold(holds[3].id, None))).await.unwrap();
     let since = start.summary.version;
     let mut stream = engine.subscribe(&venue, Since::Version(since)).await.unwrap();
     let (mut seats, mut pools) = (start.seats.clone(), start.summary.pools.clone());

@@ -96,7 +96,8 @@ impl Deployment {
 
     /// What runs where, and what to do to it.
     fn described(&self, url: &str) -> String {
-        let mut text = format!("Behind {url}, each connection goes to the next of these:\n\n");
+        let mut text =
+            format!("Behind {url}, each connection goes to the next of these; the console is one's own:\n\n");
         for replica in &self.replicas {
             line(&mut text, "replica", &format!("http://{}", replica.address), replica.pid());
         }

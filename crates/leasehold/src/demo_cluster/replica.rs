@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold_client::{Client, Request};
+use leasehold_server::ServerConfig;
 use rustix::process::Signal;
 
 use super::child::{Child, tied_to_us};
@@ -31,8 +32,9 @@ pub(crate) async fn serve(args: ReplicaArgs) -> anyhow::Result<ExitCode> {
     logging::start(settings.log.as_deref(), settings.log_format)?;
     let stop = signals::stop_on_signal()?;
     let (store, locks) = (settings.store()?, settings.lock_store()?);
-    let config = demo::config(move || Some(args.front));
-    Running::start(settings.listen()?, &store, &locks, config, stop).await?.finished().await;
+    let listen = settings.listen()?;
+    let config = ServerConfig { console_at: Some(listen), ..demo::config(move || Some(args.front)) };
+    Running::start(listen, &store, &locks, config, stop).await?.finished().await;
     Ok(ExitCode::SUCCESS)
 }
 

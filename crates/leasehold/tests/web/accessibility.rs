@@ -11,7 +11,7 @@ use crate::house::{House, Person, rules};
 /// axe-core, compressed; its licence lies beside it.
 const AXE: &[u8] = include_bytes!("axe/axe.min.js.gz");
 
-/// Panics if axe finds anything serious or critical on what the page shows now.
+/// Panics if axe finds anything serious or critical on what the page shows now, or if it is wider than the window.
 pub(crate) async fn assert_accessible(person: &mut Person, view: &str) {
     let mut axe = String::new();
     flate2::read::GzDecoder::new(AXE).read_to_string(&mut axe).expect("the file is as it was packed");
@@ -31,6 +31,8 @@ pub(crate) async fn assert_accessible(person: &mut Person, view: &str) {
         "{view}:\n{}",
         found.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
     );
+    let sideways = person.run("return document.documentElement.scrollWidth - window.innerWidth;").await;
+    assert!(sideways.as_i64() <= Some(0), "{view} can be scrolled sideways by {sideways} pixels");
 }
 
 async fn every_view_of_a_buyer(screen: Screen) {

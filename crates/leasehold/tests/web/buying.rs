@@ -79,7 +79,12 @@ async fn the_floor_that_is_pressed_is_the_one_that_is_chosen() {
     };
     house.create(&event).await;
     let mut buyer = house.visitor("club", Screen::DESKTOP).await;
-    buyer.run("document.getElementById('map').dispatchEvent(new CustomEvent('seat-map-floor', { detail: { pool: 'balcony' } }));").await;
+    // The right one of two floors, which stand below the stage.
+    let middle = "const box = document.getElementById('map').getBoundingClientRect();
+        return [Math.round(box.left + box.width / 2), Math.round(box.top + box.height / 2)];";
+    let middle = buyer.run(middle).await;
+    let (x, y) = (middle[0].as_i64().unwrap(), middle[1].as_i64().unwrap());
+    buyer.click_at((x + 120, y + 40)).await;
     buyer.until_says("7 tickets left").await;
     buyer.click("#hold-standing").await;
     buyer.until_there("#countdown").await;

@@ -1,11 +1,15 @@
 //! The pages on a ledger that several servers share: what they say when it goes, and when one of the servers does.
 
+use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use leasehold_api::{CreateEvent, SeatSpec};
 use leasehold_client::{Client, Request};
 use leasehold_testkit::servers::{Postgres, RedisServer};
 use leasehold_testkit::{Launch, Screen, ServerProcess};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::accessibility::assert_accessible;
 use crate::house::Person;
@@ -23,6 +27,50 @@ async fn sell(server: &ServerProcess) {
     let event = CreateEvent { id: "gala".to_owned(), seats, ..CreateEvent::default() };
     let created = Client::new(server.address()).send(Request::post("/v1/events", &event)).await.unwrap();
     assert_eq!(created.status, 201, "{created:?}");
+}
+
+/// An address behind which each server answers in its turn, one after the other.
+async fn balanced(servers: [String; 2]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        for turn in 0.. {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut server = TcpStream::connect(&servers[turn % 2]).await.unwrap();
+            tokio::spawn(async move {
+                let passed = copy_bidirectional(&mut client, &mut server);
+                let _ = tokio::time::timeout(Duration::from_secs(2), passed).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn figures_of_servers_that_answer_by_turns_are_not_compared_and_the_console_says_so() {
+    let (ledger, gate) = (Postgres::start(), RedisServer::start());
+    let (first, second) = (serve(&ledger, &gate), serve(&ledger, &gate));
+    sell(&first).await;
+    // Refusals that one server has counted and the other has not.
+    let mut client = Client::new(first.address());
+    for _ in 0..300 {
+        let body = serde_json::json!({"items": [{"seat": "A-1"}]});
+        client.send(Request::post("/v1/events/gala/holds", &body)).await.unwrap();
+    }
+    let address = balanced([first.address().to_owned(), second.address().to_owned()]).await;
+    let mut operator = Person::sit_down(Screen::DESKTOP).await;
+    operator.expect_in_log("net::ERR_");
+    operator.open(&format!("http://{address}/console#sales")).await;
+    operator.until_there("#mixed").await;
+    assert_accessible(&mut operator, "several servers").await;
+    // What was refused before the page was opened never shows up as refused just now.
+    let refused = "document.querySelector('#server-sales [data-of=refused]').textContent";
+    for _ in 0..20 {
+        let shown = operator.run(&format!("return {refused};")).await;
+        assert!(shown == "0" || shown == "–", "{shown}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    operator.assert_no_complaints().await;
 }
 
 #[tokio::test]
@@ -47,7 +95,7 @@ async fn a_buyer_is_told_that_the_map_is_old_while_the_ledger_is_gone() {
 
 #[tokio::test]
 async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
-    let (mut ledger, gate) = (Postgres::start(), RedisServer::start());
+    let (mut ledger, mut gate) = (Postgres::start(), RedisServer::start());
     let (first, mut second) = (serve(&ledger, &gate), serve(&ledger, &gate));
     sell(&first).await;
     let mut operator = Person::sit_down(Screen::DESKTOP).await;
@@ -79,6 +127,14 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     second.kill9();
     operator.until(&format!("{}?.startsWith('Gone since')", state_of(&second))).await;
     assert_eq!(operator.run(&format!("return {};", state_of(&first))).await, "This server");
+
+    gate.kill9();
+    // Whoever asks for a seat notices.
+    for number in 1..=6 {
+        let body = serde_json::json!({"items": [{"seat": format!("A-{number}")}]});
+        Client::new(first.address()).send(Request::post("/v1/events/gala/holds", &body)).await.unwrap();
+    }
+    operator.until(&is("gate", "Left out, the ledger decides alone")).await;
 
     ledger.kill9();
     operator.until(&is("ledger", "Does not answer")).await;

@@ -67,6 +67,56 @@ async fn an_operator_takes_a_hold_back_with_a_reason_and_the_log_says_why_it_was
 }
 
 #[tokio::test]
+async fn standing_tickets_are_taken_back_from_the_list_of_holds() {
+    let house = House::open();
+    house.sell("gala", 20, rules(300)).await;
+    house.hold("gala", ItemSpec::pool("floor", 4), "ada").await;
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.click("tbody .link").await;
+    operator.until("document.getElementById('found')?.innerText.includes('floor × 4')").await;
+    // What is left is counted down before one's eyes.
+    let left = "document.querySelector('#found [data-ends]').textContent";
+    let shown = operator.run(&format!("return {left};")).await;
+    operator.until(&format!("{left} !== {shown} && /^4:\\d\\d$/.test({left})")).await;
+    operator.click("#found [data-action=revoke]").await;
+    operator.fill("dialog input", "the floor is full").await;
+    operator.click("#dialog-go").await;
+    operator.until("document.querySelector('#found .state').textContent === 'revoked'").await;
+    operator.until_says("the floor is full").await;
+    let view = house.client().send(Request::get("/v1/events/gala")).await.unwrap();
+    let view: serde_json::Value = view.json().unwrap();
+    assert_eq!(view["pools"][0]["free"], 20);
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_late_payer_reads_that_the_money_came_too_late() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let late = house.hold("gala", ItemSpec::seat("A-1-2"), "ada").await;
+    let mut client = house.client();
+    let secret = late.secret.unwrap();
+    let begin =
+        Request::post(format!("/v1/holds/{}/payment", late.hold_id), &json!({"payment_ref": "pay-1"}));
+    assert_eq!(client.send(begin.secret(secret.clone())).await.unwrap().status, 200);
+    let revoke = Request::post(format!("/v1/holds/{}/revoke", late.hold_id), &json!({}));
+    assert_eq!(client.send(revoke).await.unwrap().status, 200);
+    house.hold("gala", ItemSpec::seat("A-1-2"), "grace").await;
+    let confirm =
+        Request::post(format!("/v1/holds/{}/confirm", late.hold_id), &json!({"payment_ref": "pay-1"}));
+    assert_eq!(client.send(confirm.secret(secret)).await.unwrap().status, 409);
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    find(&mut operator, "seat", "A-1-2").await;
+    operator.until_says("Payment begun · ada").await;
+    operator.until_says("Payment came too late · ada").await;
+    let fate = "document.querySelector('#fates li:last-child').innerText";
+    operator.until(&format!("{fate}.includes('the money came too late and is to be given back')")).await;
+    operator.until("document.querySelector('#owner').innerText.includes('left)')").await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn the_seat_that_is_shown_follows_its_owners_however_fast_they_change() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;
@@ -150,7 +200,8 @@ async fn sales_are_counted_and_drawn_as_they_happen() {
     let row =
         "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('gala')).innerText";
     // The lines have begun, so that what follows is a rise in them.
-    let begun = "document.querySelectorAll('.chart path.line')[0].getAttribute('d').includes('L')";
+    let begun =
+        "document.querySelectorAll('#server-sales .chart path.line')[0].getAttribute('d').includes('L')";
     operator.until(begun).await;
     let hold = house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
     assert_eq!(house.try_hold("gala", ItemSpec::seat("A-1-1"), "grace").await.status, 409);
@@ -163,15 +214,72 @@ async fn sales_are_counted_and_drawn_as_they_happen() {
     // Granted, sold, expired and refused rose from nothing; times and sizes of commits were drawn.
     for (line, name) in ["granted", "sold", "expired", "refused"].iter().enumerate() {
         let heights = format!(
-            "new Set([...document.querySelectorAll('.chart path.line')[{line}].getAttribute('d')
+            "new Set([...document.querySelectorAll('#server-sales .chart path.line')[{line}].getAttribute('d')
                 .matchAll(/[ML][0-9.]+ ([0-9.]+)/g)].map(([, height]) => height)).size > 1 /* {name} */"
         );
         operator.until(&heights).await;
     }
     for (line, name) in ["half", "99 of 100", "commits", "size"].iter().enumerate() {
-        let path = format!("document.querySelectorAll('.chart path.line')[{}].getAttribute('d')", 4 + line);
+        let path = format!(
+            "document.querySelectorAll('#server-sales .chart path.line')[{}].getAttribute('d')",
+            4 + line
+        );
         operator.until(&format!("{path}.startsWith('M') /* {name} */")).await;
     }
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn the_chosen_events_own_sales_are_drawn_and_no_other_events() {
+    let house = House::open();
+    house.sell("gala", 20, rules(300)).await;
+    house.sell("opera", 0, rules(300)).await;
+    let mut operator = operator(&house, "sales", "gala", Screen::DESKTOP).await;
+    operator.until("document.getElementById('event-name').textContent === 'The gala evening'").await;
+    // Whether a line of the chosen event ever rose above nothing.
+    let rose = |line: usize| {
+        format!(
+            "new Set([...document.querySelectorAll('#event-sales .chart path.line')[{line}].getAttribute('d')
+                .matchAll(/[ML][0-9.]+ ([0-9.]+)/g)].map(([, height]) => height)).size > 1"
+        )
+    };
+    let begun =
+        "document.querySelectorAll('#event-sales .chart path.line')[0].getAttribute('d').includes('L')";
+    operator.until(begun).await;
+    let hold = house.hold("gala", ItemSpec::seat("A-1-1"), "ada").await;
+    let confirm = Request::post(format!("/v1/holds/{}/confirm", hold.hold_id), &json!({}));
+    assert_eq!(house.client().send(confirm.secret(hold.secret.unwrap())).await.unwrap().status, 201);
+    let short =
+        Request::post("/v1/events/gala/holds", &json!({"items": [{"seat": "A-1-2"}], "ttl_ms": 1_000}));
+    assert_eq!(house.client().send(short).await.unwrap().status, 201);
+    house.hold("gala", ItemSpec::pool("floor", 3), "grace").await;
+    for line in ["granted", "sold", "expired", "sold in all", "in carts", "free"].iter().enumerate() {
+        operator.until(&format!("{} /* {} */", rose(line.0), line.1)).await;
+    }
+    let tile = |of: &str| format!("document.querySelector('#event-sales [data-of={of}]').textContent");
+    operator.until(&format!("{} === '3' && {} === '1'", tile("held"), tile("owned"))).await;
+
+    // Another event has lines of its own, which what happens elsewhere does not touch.
+    let choose = "const select = document.getElementById('event');
+         select.value = 'opera';
+         select.dispatchEvent(new Event('change'));";
+    operator.run(choose).await;
+    operator.until("document.getElementById('event-name').textContent === 'The opera evening'").await;
+    operator.until(begun).await;
+    house.hold("gala", ItemSpec::seat("A-2-1"), "ada").await;
+    let server = "document.querySelector('#server-sales [data-of=granted]').textContent !== '0'";
+    operator.until(server).await;
+    operator.run("await new Promise((next) => setTimeout(next, 2_500));").await;
+    assert_eq!(operator.run(&format!("return {};", rose(0))).await, false, "gala's hold is not opera's");
+    assert_eq!(operator.run(&format!("return {};", tile("held"))).await, "0");
+    house.hold("opera", ItemSpec::seat("A-1-1"), "ada").await;
+    operator.until(&rose(0)).await;
+    // A row of the table leads to the event's seats.
+    operator
+        .run("[...document.querySelectorAll('tbody .link')].find((link) => link.textContent === 'The gala evening').click();")
+        .await;
+    operator.until_there("#view[data-showing=seats]").await;
+    assert_eq!(operator.run("return document.getElementById('event').value;").await, "gala");
     operator.assert_no_complaints().await;
 }
 
@@ -300,6 +408,13 @@ async fn a_rush_is_started_from_the_console_and_its_outcome_is_drawn() {
     assert_eq!(operator.text_of("#verdict").await, "Passed: exactly 3 of 3 seats sold");
     assert_eq!(operator.run("return document.querySelectorAll('.crowd .won').length;").await, 3);
     assert_eq!(operator.run("return document.querySelectorAll('.crowd .lost').length;").await, 197);
+    // It is over: its sale can still be looked at, and nobody is sent there to buy.
+    operator
+        .until("document.querySelector('#event optgroup[label=Over] option')?.value.startsWith('rush-')")
+        .await;
+    operator.open(&house.url("/")).await;
+    operator.until_says("A night at the arena").await;
+    assert_eq!(operator.run("return document.querySelectorAll('#events li').length;").await, 1);
     operator.assert_no_complaints().await;
 }
 

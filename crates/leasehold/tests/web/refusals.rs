@@ -323,3 +323,65 @@ async fn a_hold_with_too_many_payments_has_words_of_its_own() {
     buyer.until_says("Too many attempts").await;
     buyer.assert_no_complaints().await;
 }
+
+#[tokio::test]
+async fn a_button_that_asks_again_says_so_and_a_refused_hold_says_how_it_ended() {
+    let house = House::open();
+    house.sell("gala", 0, rules(60)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.take(&["A-1-1"]).await;
+    // The server's next answer to this page.
+    let answer = |status: u16, body: &str, button: &str| {
+        format!(
+            "const send = window.fetch;
+             window.fetch = async () => {{
+               window.fetch = send;
+               return new Response(JSON.stringify({body}), {{ status: {status} }});
+             }};
+             document.getElementById({button:?}).click();"
+        )
+    };
+    buyer.run(&answer(503, "{ code: 'overloaded' }", "extend")).await;
+    buyer.until_says("Still asking the server.").await;
+    buyer.until("document.getElementById('extend').textContent === 'Extended'").await;
+    buyer.until("document.getElementById('notice').hidden").await;
+    assert!(buyer.countdown().await > 60);
+    let ends = [("revoked", "Taken back by the organiser", "A-2-1"), ("released", "Given back", "A-3-1")];
+    for (state, words, next) in ends {
+        let body = format!("{{ code: 'hold-expired', detail: 'the hold is {state}' }}");
+        buyer.run(&answer(410, &body, "release")).await;
+        buyer.until_says(words).await;
+        buyer.take(&[next]).await;
+    }
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_hold_that_could_not_be_asked_about_is_found_before_another_takes_its_place() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    // A tab beside this one holds a seat; this one hears of it, and its question about it is refused.
+    let beside = "const headers = { 'content-type': 'application/json' };
+        const body = JSON.stringify({ items: [{ seat: 'A-1-1' }] });
+        const answer = await fetch('/v1/events/gala/holds', { method: 'POST', headers, body });
+        const { hold_id, secret } = await answer.json();
+        localStorage.setItem('leasehold:cart:gala', JSON.stringify({ hold_id, secret }));
+        const send = window.fetch;
+        window.fetch = async () => {
+          window.fetch = send;
+          return new Response(JSON.stringify({ code: 'bad-request' }), { status: 400 });
+        };
+        window.dispatchEvent(new StorageEvent('storage', { key: 'leasehold:cart:gala' }));
+        return hold_id;";
+    let hold = buyer.run(beside).await;
+    buyer.until_sees("A-1-1", "held").await;
+    buyer.click_seat("A-2-2").await;
+    buyer.click("#hold-chosen").await;
+    buyer.until_there("#countdown").await;
+    buyer.until_says("Section A, row 1, seat 1").await;
+    let kept = buyer.run("return JSON.parse(localStorage.getItem('leasehold:cart:gala')).hold_id;").await;
+    assert_eq!(kept, hold, "its secret is in this browser only");
+    assert_eq!(house.seats("gala").await, (79, 1, 0));
+    buyer.assert_no_complaints().await;
+}

@@ -3,7 +3,7 @@
 use leasehold_api::ItemSpec;
 use leasehold_client::Request;
 use leasehold_testkit::Screen;
-use leasehold_testkit::servers::FaultProxy;
+use leasehold_testkit::servers::{Direction, FaultProxy};
 
 use crate::house::{House, Person, rules};
 
@@ -53,6 +53,26 @@ async fn what_happened_while_the_connection_was_cut_arrives_when_it_is_back() {
     assert_eq!(buyer.sees("A-1-1").await, "free");
     buyer.until("document.getElementById('map').connection === 'live'").await;
     buyer.until_says("79 free · 1 in carts · 0 sold").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_fell_silent_without_an_end_is_not_believed_and_replaced() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let proxy = FaultProxy::start(house.server.address()).await;
+    let mut buyer = Person::sit_down(Screen::DESKTOP).await;
+    buyer.expect_in_log("net::ERR_");
+    buyer.open(&format!("http://{}/events/gala", proxy.address())).await;
+    buyer.until("document.getElementById('map').connection === 'live'").await;
+    // Nothing is closed: only the page itself can notice.
+    proxy.swallow(Direction::Answers);
+    house.hold("gala", ItemSpec::seat("A-1-1"), "somebody").await;
+    buyer.until("document.getElementById('connection').dataset.state === 'behind'").await;
+    buyer.until_there("#stale").await;
+    proxy.pass().await;
+    buyer.until_sees("A-1-1", "held").await;
+    buyer.until("document.getElementById('map').connection === 'live'").await;
     buyer.assert_no_complaints().await;
 }
 

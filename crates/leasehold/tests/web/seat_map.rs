@@ -143,17 +143,19 @@ async fn for_looking_only_any_seat_can_be_pressed_and_stays_chosen() {
     page.assert_no_complaints().await;
 }
 
+/// Pixels from one seat to another.
+async fn apart(page: &mut Person, one: &str, other: &str) -> f64 {
+    let (one, other) = (page.place_of(one).await, page.place_of(other).await);
+    ((other.0 - one.0) as f64).hypot((other.1 - one.1) as f64)
+}
+
 #[tokio::test]
 async fn mouse_wheel_buttons_and_keys_move_the_camera() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;
     let mut page = bare(&house, Screen::DESKTOP, "{ src: '/v1/events/gala' }").await;
     page.until("map.connection === 'live'").await;
-    let apart = async |page: &mut Person| {
-        let one = page.place_of("A-1-1").await;
-        let other = page.place_of("A-4-10").await;
-        ((other.0 - one.0) as f64).hypot((other.1 - one.1) as f64)
-    };
+    let apart = async |page: &mut Person| apart(page, "A-1-1", "A-4-10").await;
     let whole = apart(&mut page).await;
     page.run("map.showSection('A');").await;
     let near = apart(&mut page).await;
@@ -190,15 +192,87 @@ async fn fingers_come_closer_and_choose() {
     house.sell("gala", 0, rules(300)).await;
     let mut page = bare(&house, Screen::PHONE, "{ src: '/v1/events/gala' }").await;
     page.until("map.connection === 'live'").await;
-    // From afar a tap comes closer to the section; from near it chooses.
     let place = page.place_of("B-2-5").await;
+    let before = apart(&mut page, "B-2-5", "B-2-6").await;
     page.pinch(place, 60, 180).await;
+    let after = apart(&mut page, "B-2-5", "B-2-6").await;
+    assert!(after > before * 2.0, "the fingers went three times as far apart: {before} and {after}");
     let nearer = page.place_of("B-2-5").await;
-    assert!((nearer.0 - place.0).abs() < 40, "what is between the fingers stays there");
+    assert!(
+        (nearer.0 - place.0).abs() < 40,
+        "what is between the fingers stays there: {place:?}, {nearer:?}"
+    );
+    page.swipe(nearer, (nearer.0, nearer.1 - 50)).await;
+    let swiped = page.place_of("B-2-5").await;
+    assert_eq!((swiped.0 - nearer.0, swiped.1 - nearer.1), (0, -50), "one finger moves everything with it");
     assert_eq!(page.run("return map.chosen;").await, json!([]), "a pinch chooses nothing");
     page.run("map.showSeats(['B-2-5']);").await;
     let place = page.place_of("B-2-5").await;
     page.tap(place).await;
     page.until("map.chosen.join() === 'B-2-5'").await;
+    page.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn from_afar_a_tap_comes_closer_to_the_section_and_then_chooses() {
+    let house = House::open();
+    let mut page = bare(&house, Screen::PHONE, "{ src: '/v1/events/arena' }").await;
+    page.until("map.connection === 'live'").await;
+    let before = apart(&mut page, "206-5-1", "206-5-14").await;
+    let place = page.place_of("206-5-7").await;
+    page.tap(place).await;
+    page.until("map.pointOf('206-5-14').x - map.pointOf('206-5-1').x !== 0").await;
+    let after = apart(&mut page, "206-5-1", "206-5-14").await;
+    assert!(after > before * 3.0, "the section fills the window: {before} and {after}");
+    assert_eq!(page.run("return map.chosen;").await, json!([]), "a section is no seat");
+    let place = page.place_of("206-5-7").await;
+    page.tap(place).await;
+    page.until("map.chosen.join() === '206-5-7'").await;
+    page.run("map.showAll();").await;
+    assert!((apart(&mut page, "206-5-1", "206-5-14").await - before).abs() < 2.0);
+    page.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn told_to_begin_anew_it_reads_everything_again_and_lets_go_of_the_old_stream() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut page = bare(&house, Screen::DESKTOP, "{}").await;
+    let watch = "window.streams = [];
+        const Source = window.EventSource;
+        window.EventSource = class extends Source { constructor(url) { super(url); window.streams.push(this); } };
+        map.setAttribute('src', '/v1/events/gala');";
+    page.run(watch).await;
+    page.until("map.connection === 'live'").await;
+    // A change that the stream does not bring is found by reading anew.
+    page.run("window.streams[0].close();").await;
+    house.hold("gala", ItemSpec::seat("A-1-1"), "somebody").await;
+    page.run("window.streams[0].dispatchEvent(new MessageEvent('reset', { data: '{}' }));").await;
+    page.until("window.streams.length === 2 && map.statusOf('A-1-1') === 'held'").await;
+    page.until("map.connection === 'live'").await;
+    assert_eq!(how_often(&mut page, "ready").await, 1, "it is the same event");
+    house.hold("gala", ItemSpec::seat("A-1-2"), "somebody").await;
+    page.until("map.statusOf('A-1-2') === 'held'").await;
+    page.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn a_page_that_chooses_other_colours_sees_them() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut page = bare(&house, Screen::DESKTOP, "{ src: '/v1/events/gala', mine: 'A-1-1' }").await;
+    page.until("map.connection === 'live'").await;
+    page.run("map.showSeats(['A-1-1', 'A-1-2']);").await;
+    page.place_of("A-1-1").await;
+    // The colour of a seat below its middle, where a number or a tick may be.
+    let colours = "const canvases = [...map.shadowRoot.querySelectorAll('canvas')];
+        const ratio = canvases[0].width / map.clientWidth;
+        const copy = new OffscreenCanvas(canvases[0].width, canvases[0].height).getContext('2d', { willReadFrequently: true });
+        for (const canvas of canvases) copy.drawImage(canvas, 0, 0);
+        const below = Math.hypot(map.pointOf('A-1-2').x - map.pointOf('A-1-1').x, map.pointOf('A-1-2').y - map.pointOf('A-1-1').y) * 0.32;
+        return ['A-1-1', 'A-1-2'].map((seat) => [...copy.getImageData(Math.round(map.pointOf(seat).x * ratio), Math.round((map.pointOf(seat).y + below) * ratio), 1, 1).data.slice(0, 3)]);";
+    assert_eq!(page.run(colours).await, json!([[10, 143, 91], [79, 70, 229]]), "mine, and free");
+    page.run("map.style.setProperty('--seat-map-free', '#ff0000'); map.style.setProperty('--seat-map-mine', '#0000ff'); map.restyle(); await new Promise((next) => setTimeout(next, 300));").await;
+    assert_eq!(page.run(colours).await, json!([[0, 0, 255], [255, 0, 0]]));
     page.assert_no_complaints().await;
 }

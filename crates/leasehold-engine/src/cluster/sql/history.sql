@@ -8,10 +8,15 @@ WITH wanted AS (
     SELECT hold FROM leasehold.bookings WHERE event_no = $1 AND $8::text IN (order_ref, payment_ref)
     UNION
     SELECT hold FROM leasehold.payments WHERE event_no = $1 AND $8::text = reference
+    UNION
+    -- Every hold that had the seat: what happened to it belongs to the seat's story, also where the seat stayed as it was.
+    SELECT subject FROM leasehold.log
+    WHERE event_no = $1 AND version > $3 AND $5::integer IS NOT NULL
+      AND EXISTS (SELECT 1 FROM generate_series(1, cardinality(seats), 2) AS i WHERE seats[i] = $5)
 )
-SELECT version, at, kind, seats, pools, rules::text, subject FROM leasehold.log
+SELECT version, at, kind, seats, pools, rules::text, subject, reason FROM leasehold.log
 WHERE event_no = $1 AND version < $2 AND version > $3
-  AND ($5::integer IS NULL
+  AND (coalesce($5::integer::text, $6::uuid::text, $7::text, $8::text) IS NULL
+      OR subject IN (SELECT id FROM wanted)
       OR EXISTS (SELECT 1 FROM generate_series(1, cardinality(seats), 2) AS i WHERE seats[i] = $5))
-  AND (coalesce($6::uuid::text, $7::text, $8::text) IS NULL OR subject IN (SELECT id FROM wanted))
 ORDER BY version DESC LIMIT $4
