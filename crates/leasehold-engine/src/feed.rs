@@ -290,7 +290,15 @@ mod tests {
     fn change(number: u64) -> Change {
         let at = Timestamp::from_millis(1_700_000_000_000);
         let (seats, pools) = (Box::default(), Box::default());
-        Change { version: version(number), at, kind: Kind::EventUpdated, hold: None, seats, pools }
+        Change {
+            version: version(number),
+            at,
+            kind: Kind::EventUpdated,
+            hold: None,
+            seats,
+            pools,
+            reason: None,
+        }
     }
 
     /// A feed with more changes than it keeps.
