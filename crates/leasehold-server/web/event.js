@@ -28,6 +28,7 @@ let showing = '';
 let bank = new AbortController();
 let checking = false;
 let checkedAt = -Infinity;
+let checkingLater = 0;
 let clocksApart = Date.now() - performance.now();
 let frame = 0;
 /** A hold is being asked for: what becomes of its seats is told by the answer. */
@@ -312,7 +313,15 @@ function tick() {
 
 /** Reads the hold again and follows it. */
 async function check() {
-  if (checking || !cart.view || performance.now() - checkedAt < CHECK_PAUSE_MS) return;
+  if (!cart.view) return;
+  if (checking || performance.now() - checkedAt < CHECK_PAUSE_MS) {
+    // What happened since the last question is asked about too, only later.
+    checkingLater ||= setTimeout(() => {
+      checkingLater = 0;
+      check();
+    }, CHECK_PAUSE_MS);
+    return;
+  }
   checking = true;
   checkedAt = performance.now();
   const begun = step;
