@@ -124,6 +124,11 @@ impl Link {
         matches!(self.servers, Servers::Cluster { .. })
     }
 
+    /// Whether it has a connection, which may be broken.
+    pub fn is_connected(&self) -> bool {
+        self.current().is_some()
+    }
+
     /// Sends one command.
     pub(crate) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
         let (generation, mut connection) = self.connected().await?;

@@ -166,7 +166,9 @@ impl Lanes {
         Some(waiting.drain(..count).collect())
     }
 
-    /// Runs a script. A call that takes too long is not waited for, but goes on: its end tells the link what is wrong.
+    /// Runs a script. A call that takes too long is not waited for, but goes on: its end tells the link what is wrong, and
+    /// a connection that is slow to come does come. A cluster's client finds that out for itself, and would go on with
+    /// every call that nobody waits for.
     async fn run(
         self: &Arc<Self>,
         script: Script,
@@ -174,10 +176,10 @@ impl Lanes {
         args: Vec<String>,
     ) -> Result<Vec<Vec<i64>>, Away> {
         let (lanes, asked) = (Arc::clone(self), Arc::clone(&key));
-        let running =
+        let mut running =
             tokio::spawn(async move { lanes.link.run(lanes.text(script), &[&*asked], &args).await });
         let breaker = self.breaker(&key);
-        let result = match tokio::time::timeout(ANSWER_TIME_MAX, running).await {
+        let result = match tokio::time::timeout(ANSWER_TIME_MAX, &mut running).await {
             Ok(Ok(Ok(answer))) => {
                 breaker.succeeded();
                 Ok(answer)
@@ -189,6 +191,9 @@ impl Lanes {
             Ok(Err(_)) | Err(_) => Err(Away),
         };
         if result.is_err() {
+            if self.link.is_cluster() && self.link.is_connected() {
+                running.abort();
+            }
             self.meters.failures.inc();
             breaker.failed();
         }
