@@ -115,20 +115,22 @@ impl Worker {
             let doubtful = jobs.iter().any(|job| job.in_doubt);
             match (failure, events) {
                 // The transaction in doubt may be the one that has it locked.
-                (Failure::Locked, Events::One(_)) if doubtful && in_time => batches.push(again(jobs)),
-                // Whoever keeps an event locked keeps only its own callers waiting.
-                (Failure::Locked, Events::One(event)) => {
-                    event.iter().for_each(|event| self.shared.locked.note(*event));
-                    give_up(jobs, || EngineError::Overloaded);
-                }
-                (Failure::Locked, Events::Any) => {
-                    for (event, jobs) in self.by_event(jobs).await {
-                        match event.is_some_and(|event| self.shared.locked.contains(event)) {
-                            true => give_up(jobs, || EngineError::Overloaded),
-                            false => batches.push(Batch { jobs, by, tries, events: Events::One(event) }),
+                (Failure::Locked, _) if doubtful && in_time => batches.push(again(jobs)),
+                (Failure::Locked, Events::Any) if jobs.len() > 1 => {
+                    let sorted = self.by_event(jobs).await;
+                    let is_of_one = sorted.len() == 1;
+                    for (event, jobs) in sorted {
+                        if is_of_one {
+                            self.turn_away(event, jobs);
+                        } else if event.is_some_and(|event| self.shared.locked.contains(event)) {
+                            give_up(jobs, || EngineError::Overloaded);
+                        } else {
+                            batches.push(Batch { jobs, by, tries, events: Events::One(event) });
                         }
                     }
                 }
+                (Failure::Locked, Events::One(event)) => self.turn_away(event, jobs),
+                (Failure::Locked, Events::Any) => self.turn_away(jobs.first().and_then(event_of), jobs),
                 (Failure::Again, _) if tries < TRIES_MAX => {
                     self.shared.sight.tried_again.inc();
                     batches.push(again(jobs));
@@ -203,6 +205,13 @@ impl Worker {
         // What was not sent is not in doubt, whatever became of the rest.
         others.extend(decided.undecided);
         (decided.carried, others)
+    }
+
+    /// Tells the callers of an event that somebody keeps locked to come back, and the next ones at once: it keeps only its
+    /// own callers waiting.
+    fn turn_away(&self, event: Option<i32>, jobs: Vec<Job>) {
+        event.iter().for_each(|event| self.shared.locked.note(*event));
+        give_up(jobs, || EngineError::Overloaded);
     }
 
     /// Jobs by the events that they are about, those that nobody keeps locked last.
