@@ -349,6 +349,8 @@ function paymentOver({ payment, items }) {
 }
 
 function followOtherTab() {
+  // There was nothing here and there is nothing: what this page said about that stands.
+  if (showing === 'choose' && !cart.view && !cart.booking) return;
   bank.abort();
   notice(null);
   showCart();
