@@ -7,6 +7,16 @@ use leasehold_testkit::servers::{Direction, FaultProxy};
 
 use crate::house::{House, Person, rules};
 
+/// A buyer whose connection can be cut, on the page of the gala.
+async fn behind_a_proxy(house: &House) -> (FaultProxy, Person) {
+    let proxy = FaultProxy::start(house.server.address()).await;
+    let mut buyer = Person::sit_down(Screen::DESKTOP).await;
+    buyer.expect_in_log("net::ERR_");
+    buyer.open(&format!("http://{}/events/gala", proxy.address())).await;
+    buyer.until("document.getElementById('map').connection === 'live'").await;
+    (proxy, buyer)
+}
+
 #[tokio::test]
 async fn a_page_outlives_its_server_with_the_hold_and_without_lying() {
     let mut house = House::open();
@@ -35,11 +45,7 @@ async fn a_page_outlives_its_server_with_the_hold_and_without_lying() {
 async fn what_happened_while_the_connection_was_cut_arrives_when_it_is_back() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;
-    let proxy = FaultProxy::start(house.server.address()).await;
-    let mut buyer = Person::sit_down(Screen::DESKTOP).await;
-    buyer.expect_in_log("net::ERR_");
-    buyer.open(&format!("http://{}/events/gala", proxy.address())).await;
-    buyer.until("document.getElementById('map').connection === 'live'").await;
+    let (proxy, mut buyer) = behind_a_proxy(&house).await;
     proxy.refuse().await;
     assert!(proxy.cut().await > 0, "the stream was there to be cut");
     buyer.until("document.getElementById('map').connection === 'behind'").await;
@@ -60,11 +66,7 @@ async fn what_happened_while_the_connection_was_cut_arrives_when_it_is_back() {
 async fn a_stream_that_fell_silent_without_an_end_is_not_believed_and_replaced() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;
-    let proxy = FaultProxy::start(house.server.address()).await;
-    let mut buyer = Person::sit_down(Screen::DESKTOP).await;
-    buyer.expect_in_log("net::ERR_");
-    buyer.open(&format!("http://{}/events/gala", proxy.address())).await;
-    buyer.until("document.getElementById('map').connection === 'live'").await;
+    let (proxy, mut buyer) = behind_a_proxy(&house).await;
     // Nothing is closed: only the page itself can notice.
     proxy.swallow(Direction::Answers);
     house.hold("gala", ItemSpec::seat("A-1-1"), "somebody").await;
