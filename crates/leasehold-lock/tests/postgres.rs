@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_lock::backend::{ListQuery, Released};
+use leasehold_lock::backend::{Backend, ListQuery, Released};
 use leasehold_lock::{Acquired, Guard, LockError, LockName, Locker, Names, Postgres};
 use leasehold_testkit::servers;
 use tokio_postgres::{Client, NoTls};
@@ -51,6 +51,28 @@ async fn many_who_find_nothing_make_the_tables_once_and_all_get_a_lock() {
     fences.sort_unstable();
     fences.dedup();
     assert_eq!(fences.len(), 8);
+}
+
+/// Whoever waited for another to make the tables sees them made. Making them again would lock out those who use them,
+/// and may be locked out by them for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_that_another_made_meanwhile_are_not_made_again() {
+    let server = servers::Postgres::start();
+    let (maker, user) = (connect(&server).await, connect(&server).await);
+    maker.batch_execute("SELECT pg_advisory_lock(7810756276994728811)").await.unwrap();
+    let late = tokio::spawn({
+        let store = Postgres::open(&server.url()).unwrap();
+        async move { store.inspect(&LockName::parse("job").unwrap()).await }
+    });
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    while user.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    maker.batch_execute(include_str!("../src/postgres/sql/schema.sql")).await.unwrap();
+    // As those do who take a lock, and for longer than anybody waits.
+    user.batch_execute("BEGIN; LOCK TABLE leasehold_locks.leases IN ROW EXCLUSIVE MODE").await.unwrap();
+    maker.batch_execute("SELECT pg_advisory_unlock(7810756276994728811)").await.unwrap();
+    assert!(late.await.unwrap().expect("nobody is in its way").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

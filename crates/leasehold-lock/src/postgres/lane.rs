@@ -21,9 +21,11 @@ SET statement_timeout = '5s';
 SET idle_in_transaction_session_timeout = '5s';
 SET client_min_messages = warning";
 
-/// Whether everything of `schema.sql` is there.
-const IS_THERE: &str =
-    "SELECT to_regprocedure('leasehold_locks.release_v1(text[], text, bigint)') IS NOT NULL";
+/// Whether everything of `schema.sql` is there. By the tables: `to_regprocedure` may answer from what this session
+/// remembers, and miss what another made while it waited for [`MAKE`].
+const IS_THERE: &str = "SELECT EXISTS (
+    SELECT FROM pg_proc JOIN pg_namespace ON pg_namespace.oid = pronamespace
+    WHERE nspname = 'leasehold_locks' AND proname = 'release_v1')";
 /// Whoever makes what is missing has this lock; the number is the word "leaselck" in ASCII.
 const MAKE: &str = "BEGIN; SELECT pg_advisory_xact_lock(7810756276994728811)";
 

@@ -3,9 +3,9 @@
 -- All Redis servers and key prefixes that use this database share the count: an epoch that one of them skips
 -- costs nothing, and one that two of them have would give out fences twice.
 SET synchronous_commit = on;
-SELECT pg_advisory_lock(7310579420361523041);
+-- Until this is committed.
+SELECT pg_advisory_xact_lock(7310579420361523041);
 CREATE TABLE IF NOT EXISTS leasehold_redis_epochs (
     slot INTEGER PRIMARY KEY CHECK (slot BETWEEN 0 AND 16383),
     epoch BIGINT NOT NULL CHECK (epoch > 0)
 );
-SELECT pg_advisory_unlock(7310579420361523041);
