@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use leasehold_core::*;
 use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
-use leasehold_testkit::servers::{Postgres, RedisCluster, RedisServer};
+use leasehold_testkit::servers::{Postgres, RedisCluster, RedisSentinel, RedisServer};
 use tokio::task::JoinSet;
 
 /// A database on a server that several share, behind the same gate.
@@ -44,15 +44,7 @@ impl House {
         let (ledger, redis, key) = (Postgres::start(), RedisServer::start(), SecretKey::random());
         let one = open(&ledger.url(), &redis.url(), &key).await;
         let other = open(&ledger.url(), &redis.url(), &key).await;
-        let section = |name| (Name::parse(name).unwrap(), 2, 5);
-        let create = Command::CreateEvent(CreateEvent {
-            id: Name::parse("gala").unwrap(),
-            name: Text::parse("Gala").unwrap(),
-            layout: Arc::new(Layout::grid(&[section("A"), section("B")]).unwrap()),
-            pools: vec![(Name::parse("floor").unwrap(), 10)],
-            policy: Policy::default(),
-        });
-        let venue = one.execute(Request::new(create)).await.unwrap().venue;
+        let venue = gala(&one).await;
         other.venue("gala").await.unwrap().expect("the event");
         Self { ledger, redis, one, other, venue }
     }
@@ -85,6 +77,19 @@ impl House {
         let report = check_ledger(&self.ledger.url()).await.expect("the ledger can be checked");
         assert_eq!(report.problems, Vec::<String>::new());
     }
+}
+
+/// An event with two sections of ten seats, and a floor for ten.
+async fn gala(engine: &ClusterEngine) -> Arc<Venue> {
+    let section = |name| (Name::parse(name).unwrap(), 2, 5);
+    let create = Command::CreateEvent(CreateEvent {
+        id: Name::parse("gala").unwrap(),
+        name: Text::parse("Gala").unwrap(),
+        layout: Arc::new(Layout::grid(&[section("A"), section("B")]).unwrap()),
+        pools: vec![(Name::parse("floor").unwrap(), 10)],
+        policy: Policy::default(),
+    });
+    engine.execute(Request::new(create)).await.unwrap().venue
 }
 
 fn gate_of(engine: &ClusterEngine) -> &GateMeters {
@@ -131,6 +136,29 @@ async fn every_promise_is_kept_with_a_cluster_in_front() {
     leasehold_testkit::engine_suite_in_turn!(make);
     let entries: usize = cluster.nodes().map(|node| cluster.server(node).command::<usize>(&["DBSIZE"])).sum();
     assert!(entries > 0, "the gate was used");
+}
+
+/// Behind Sentinels it is the same gate, and it is found where they have moved it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_behind_sentinels_turns_losers_away_before_and_after_a_failover() {
+    let (ledger, mut sentinels) = (Postgres::start(), RedisSentinel::start());
+    let addresses = sentinels.sentinel_addresses().join(",");
+    let gate = format!("redis-sentinel://{addresses}/{}", sentinels.master_name());
+    let engine = open(&ledger.url(), &gate, &SecretKey::random()).await;
+    let venue = gala(&engine).await;
+    let seat = || hold_items(&venue, vec![ItemRequest::Seat(SeatNo(0))], LONG_MS);
+    let refused = || gate_of(&engine).refused.get();
+    hold(&engine, seat()).await;
+    assert_eq!(refusal(engine.execute(seat()).await), taken(&[0]));
+    assert_eq!(refused(), 1);
+    sentinels.kill_master();
+    until("the gate is found again", async || {
+        let before = refused();
+        assert_eq!(refusal(engine.execute(seat()).await), taken(&[0]), "by whomever");
+        refused() > before
+    })
+    .await;
+    engine.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
