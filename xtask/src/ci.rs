@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
+use crate::k6::{self, Target};
 use crate::step::{cargo, on_path, run};
 use crate::{demo, test};
 
@@ -26,6 +27,8 @@ pub(crate) fn all() -> Result<()> {
     dependencies()?;
     test::all(&[])?;
     demo::check()?;
+    k6::three_seats(Target::Alone, &[])?;
+    k6::three_seats(Target::Cluster, &[])?;
     println!("\nci passed in {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())
 }

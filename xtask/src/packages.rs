@@ -47,13 +47,13 @@ const NEEDED: [Package; 9] = [
         name: "postgresql",
         is_there: postgres_is_there,
         service: Some("postgresql.service"),
-        why: "the locks on PostgreSQL",
+        why: "the ledger of several servers, and locks",
     },
     Package {
         name: "python3-venv",
         is_there: venv_is_there,
         service: None,
-        why: "redis-py, whose locks and ours exclude each other",
+        why: "redis-py, whose locks and ours exclude each other, and k6, the load generator",
     },
     Package {
         name: "nodejs",
