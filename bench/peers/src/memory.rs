@@ -14,6 +14,7 @@ use crate::table::{Aim, Table};
 
 const SEATS: u32 = 1_000_000;
 const CALLERS: u32 = 512;
+const CATCH_UP_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<()> {
     let folder = tempfile::tempdir_in(&bench.folder)?;
@@ -33,7 +34,11 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
         caller.await??;
     }
     // The tables catch up by themselves.
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    let begun = Instant::now();
+    while engine.meters().tables_behind.get() > 0 {
+        ensure!(begun.elapsed() < CATCH_UP_TIME_MAX, "the tables did not catch up");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     engine.close().await;
     drop(engine);
     // A process of its own, because this one's memory holds the load as well.

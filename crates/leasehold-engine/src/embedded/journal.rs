@@ -103,12 +103,18 @@ fn put_image(out: &mut Vec<u8>, state: &State, kind: Kind, thing: &Touched) {
     }
 }
 
-/// Reads one entry, lays its images over the state, and returns it for the stream, with what it touched.
+/// What images are laid over.
+pub(crate) struct Over<'a> {
+    pub(crate) state: &'a mut State,
+    /// What they touched.
+    pub(crate) touched: &'a mut Vec<Touched>,
+}
+
+/// Reads one entry and returns it for the stream; lays its images over a state, unless that has them already.
 pub(crate) fn replay_entry(
     get: &mut Get<'_>,
-    state: &mut State,
     epoch: Epoch,
-    touched: &mut Vec<Touched>,
+    mut over: Option<Over<'_>>,
 ) -> Result<(EventNo, Change), Damaged> {
     if get.u8()? != image::FORMAT {
         return Err(Damaged);
@@ -121,35 +127,46 @@ pub(crate) fn replay_entry(
     for _ in 0..get.u64()? {
         match get.u8()? {
             IMAGE_EVENT => {
-                state.load_event(image::get_event(get)?);
-                touched.push(Touched::Event(event));
+                let image = image::get_event(get)?;
+                if let Some(Over { state, touched }) = &mut over {
+                    state.load_event(image);
+                    touched.push(Touched::Event(event));
+                }
             }
             IMAGE_RULES => {
                 let rules = image::get_rules(get)?;
-                let event_state = state.loading_event(event).ok_or(Damaged)?;
-                event_state.load_rules(rules.policy, rules.state, rules.version);
-                touched.push(Touched::Event(event));
+                if let Some(Over { state, touched }) = &mut over {
+                    let event_state = state.loading_event(event).ok_or(Damaged)?;
+                    event_state.load_rules(rules.policy, rules.state, rules.version);
+                    touched.push(Touched::Event(event));
+                }
             }
             IMAGE_SEAT => {
                 let (seat, fence) = (SeatNo(get.u32()?), Fence(get.u64()?));
                 let status = read_status(get.u8()?)?;
-                state.loading_event(event).ok_or(Damaged)?.load_fence(seat, fence);
                 seats.push(SeatUpdate { seat, status });
-                touched.push(Touched::Seat(event, seat, fence, status));
+                if let Some(Over { state, touched }) = &mut over {
+                    state.loading_event(event).ok_or(Damaged)?.load_fence(seat, fence);
+                    touched.push(Touched::Seat(event, seat, fence, status));
+                }
             }
             IMAGE_POOL => {
                 let pool = PoolNo(get.u32()?);
                 let counts = image::get_pool_counts(get)?;
-                state.loading_event(event).ok_or(Damaged)?.load_capacity(pool, counts.capacity);
                 pools.push((pool, counts));
-                touched.push(Touched::Pool(event, pool, Box::new(counts)));
+                if let Some(Over { state, touched }) = &mut over {
+                    state.loading_event(event).ok_or(Damaged)?.load_capacity(pool, counts.capacity);
+                    touched.push(Touched::Pool(event, pool, Box::new(counts)));
+                }
             }
             IMAGE_HOLD => {
                 let slot = HoldSlot(get.u32()?);
                 let hold = image::get_hold(get)?;
                 whose = Some(hold.id);
-                state.load_hold(slot, hold);
-                touched.push(Touched::Hold(slot));
+                if let Some(Over { state, touched }) = &mut over {
+                    state.load_hold(slot, hold);
+                    touched.push(Touched::Hold(slot));
+                }
             }
             IMAGE_HOLD_END => {
                 let slot = HoldSlot(get.u32()?);
@@ -158,40 +175,51 @@ pub(crate) fn replay_entry(
                 let state_then = image::read_hold_state(get.u8()?)?;
                 let version = get.u32()?;
                 let ended_at = Timestamp::from_millis(get.u64()?);
-                state.load_hold_end(slot, id, HoldEnd { state: state_then, version, ended_at });
-                touched.push(Touched::Hold(slot));
+                if let Some(Over { state, touched }) = &mut over {
+                    state.load_hold_end(slot, id, HoldEnd { state: state_then, version, ended_at });
+                    touched.push(Touched::Hold(slot));
+                }
             }
             IMAGE_BOOKING => {
                 let slot = BookingSlot(get.u32()?);
                 let booking = image::get_booking(get)?;
                 whose = Some(booking.hold);
-                state.load_booking(slot, booking);
-                touched.push(Touched::Booking(slot));
+                if let Some(Over { state, touched }) = &mut over {
+                    state.load_booking(slot, booking);
+                    touched.push(Touched::Booking(slot));
+                }
             }
             IMAGE_BLOCK => {
                 let slot = BlockSlot(get.u32()?);
                 let block = image::get_block(get)?;
                 reason.clone_from(&block.reason);
-                state.load_block(slot, block);
-                touched.push(Touched::Block(slot));
+                if let Some(Over { state, touched }) = &mut over {
+                    state.load_block(slot, block);
+                    touched.push(Touched::Block(slot));
+                }
             }
             IMAGE_BLOCK_GONE => {
                 let slot = BlockSlot(get.u32()?);
-                state.unload_block(slot);
-                touched.push(Touched::BlockGone(slot));
+                if let Some(Over { state, touched }) = &mut over {
+                    state.unload_block(slot);
+                    touched.push(Touched::BlockGone(slot));
+                }
             }
             IMAGE_PAYMENT => {
                 let payment = image::get_payment(get)?;
                 whose = whose.or(Some(payment.hold));
-                touched.push(Touched::Payment(payment.event, payment.reference.clone()));
-                state.load_payment(payment);
+                if let Some(Over { state, touched }) = &mut over {
+                    touched.push(Touched::Payment(payment.event, payment.reference.clone()));
+                    state.load_payment(payment);
+                }
             }
             IMAGE_REASON => reason = Some(Text::parse(get.text()?).map_err(|_| Damaged)?),
             _ => return Err(Damaged),
         }
     }
-    let this = state.loading_event(event).ok_or(Damaged)?;
-    this.version = version;
+    if let Some(Over { state, .. }) = &mut over {
+        state.loading_event(event).ok_or(Damaged)?.version = version;
+    }
     let version = Version { epoch, number: version };
     let (seats, pools) = (seats.into(), pools.into());
     Ok((event, Change { version, at, kind, hold: whose, reason, seats, pools }))
@@ -298,7 +326,8 @@ mod tests {
         changes.entries.iter().for_each(|entry| put_entry(&mut journal, &state, &changes, entry));
         let mut get = Get(&journal);
         for change in shown {
-            let (_, replayed) = replay_entry(&mut get, &mut again, Epoch::FIRST, &mut Vec::new()).unwrap();
+            let over = Over { state: &mut again, touched: &mut Vec::new() };
+            let (_, replayed) = replay_entry(&mut get, Epoch::FIRST, Some(over)).unwrap();
             assert_eq!(replayed, change);
         }
         assert!(get.is_empty());

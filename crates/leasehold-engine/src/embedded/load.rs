@@ -8,7 +8,7 @@ use leasehold_core::{
 use rusqlite::Connection;
 
 use super::OpenError;
-use super::journal::replay_entry;
+use super::journal::{Over, replay_entry};
 use super::store::meta;
 use crate::Change;
 use crate::bytes::{Damaged, Get};
@@ -156,7 +156,6 @@ fn load_journal(
     epoch: Epoch,
     loaded: &mut Loaded,
 ) -> Result<(), LoadError> {
-    let mut scratch = State::new(epoch);
     let mut statement =
         connection.prepare("SELECT first_seq, last_seq, at_ms, entries FROM journal ORDER BY last_seq")?;
     let mut rows = statement.query([])?;
@@ -166,11 +165,9 @@ fn load_journal(
         let mut get = Get(row.get_ref(3)?.as_blob().map_err(not_a_blob)?);
         for seq in first..=last {
             if seq <= floor {
-                // The scratch state swallows the images; it needs the events to exist.
-                while scratch.events().len() < loaded.state.events().len() {
-                    scratch.load_event(loaded.state.events()[scratch.events().len()].clone());
-                }
-                loaded.history.push(replay_entry(&mut get, &mut scratch, epoch, &mut Vec::new())?);
+                let (event, change) = replay_entry(&mut get, epoch, None)?;
+                loaded.state.loading_event(event).ok_or(Damaged)?;
+                loaded.history.push((event, change));
             } else {
                 if seq != loaded.state.seq() + 1 {
                     return Err(LoadError::Damaged(format!(
@@ -178,7 +175,8 @@ fn load_journal(
                         loaded.state.seq() + 1
                     )));
                 }
-                loaded.history.push(replay_entry(&mut get, &mut loaded.state, epoch, &mut loaded.behind)?);
+                let over = Over { state: &mut loaded.state, touched: &mut loaded.behind };
+                loaded.history.push(replay_entry(&mut get, epoch, Some(over))?);
                 loaded.state.load_seq(seq);
                 loaded.replayed += 1;
                 if let Some((event, Change { kind: Kind::EventCreated, .. })) = loaded.history.last() {
