@@ -25,7 +25,7 @@ use crate::table::{Aim, Table};
 /// Callers of the engine at a time.
 const CALLERS: usize = 1_024;
 /// Connections of the peer: more do not make it faster on two cores.
-const PEER_CLIENTS: usize = 32;
+pub(crate) const PEER_CLIENTS: usize = 32;
 /// Seats of the event: more than are held in the longest run.
 const SEATS_PER_ROW: u32 = 1_000;
 const ROWS: u32 = 1_000;
@@ -74,7 +74,7 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
     println!(
         "units of a pool of its own for each server, without a gate: {own:.0}/s (the most that blocks would give)"
     );
-    cluster_http::measure(bench, table, &server, &gate, peer).await?;
+    cluster_http::measure(bench, table, &server, &gate).await?;
     let report = check_ledger(&server.url()).await?;
     ensure!(report.problems.is_empty(), "the ledger is not sound: {:?}", report.problems);
     Ok(())

@@ -1,7 +1,7 @@
 //! Lanes: what many callers ask about one key at the same time goes to Redis as one script.
 //!
-//! Whoever comes while a script is under way is in the next one. Nobody waits on purpose, and the more callers there
-//! are, the less each of them costs.
+//! Whoever comes while a script is under way is in the next one. Only where several come at a time is a moment waited
+//! for more of them, so the more callers there are, the less each of them costs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use leasehold_lock::link::{Link, Lua, SLOTS, slot};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::breaker::Breaker;
 use super::meters::GateMeters;
@@ -18,6 +18,10 @@ use super::meters::GateMeters;
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_millis(250);
 /// Asks in one script. Redis does nothing else while it runs.
 const ASKS_MAX: usize = 128;
+/// Where several ask about a key at a time, as many as this are waited for, and this long: a script has a price of its own,
+/// which is several times that of what is asked in it.
+const GATHERED: usize = 8;
+const GATHER_TIME: Duration = Duration::from_millis(1);
 /// Asks that wait for one key; whoever comes then goes straight to the ledger.
 const WAITING_MAX: usize = 8_192;
 /// Parts of a cluster's slots, each with a breaker of its own: a master that is away concerns its own slots.
@@ -48,10 +52,17 @@ pub(super) struct Lanes {
     breakers: Vec<Breaker>,
     meters: GateMeters,
     /// The asks that wait, for each key that a task is sending for.
-    waiting: Mutex<HashMap<Lane, Vec<Ask>>>,
+    waiting: Mutex<HashMap<Lane, Waiting>>,
 }
 
 type Lane = (Script, Arc<str>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    asks: Vec<Ask>,
+    /// Told when enough have gathered.
+    enough: Arc<Notify>,
+}
 
 #[derive(Debug)]
 struct Ask {
@@ -64,8 +75,8 @@ impl Lanes {
         let parts = if link.is_cluster() { PARTS } else { 1 };
         Self {
             link,
-            claim: Lua::new(include_str!("scripts/claim.lua")),
-            note: Lua::new(include_str!("scripts/note.lua")),
+            claim: Lua::new(concat!(include_str!("scripts/section.lua"), include_str!("scripts/claim.lua"))),
+            note: Lua::new(concat!(include_str!("scripts/section.lua"), include_str!("scripts/note.lua"))),
             units: Lua::new(include_str!("scripts/units.lua")),
             is_marked: Lua::new("return {{redis.call('EXISTS', KEYS[1])}}"),
             mark: Lua::new("redis.call('SET', KEYS[1], '1', 'PX', ARGV[1]) return {}"),
@@ -88,19 +99,19 @@ impl Lanes {
         let (sender, answer) = oneshot::channel();
         let ask = Ask { args, answer: sender };
         let lane: Lane = (script, key.into());
-        let is_first = match self.waiting().entry(lane.clone()) {
-            Entry::Occupied(waiting) if waiting.get().len() >= WAITING_MAX => return Err(Away),
+        match self.waiting().entry(lane.clone()) {
+            Entry::Occupied(waiting) if waiting.get().asks.len() >= WAITING_MAX => return Err(Away),
             Entry::Occupied(mut waiting) => {
-                waiting.get_mut().push(ask);
-                false
+                let waiting = waiting.get_mut();
+                waiting.asks.push(ask);
+                if waiting.asks.len() == GATHERED {
+                    waiting.enough.notify_one();
+                }
             }
             Entry::Vacant(place) => {
-                place.insert(vec![ask]);
-                true
+                let waiting = place.insert(Waiting { asks: vec![ask], enough: Arc::default() });
+                tokio::spawn(Arc::clone(self).send(lane, Arc::clone(&waiting.enough)));
             }
-        };
-        if is_first {
-            tokio::spawn(Arc::clone(self).send(lane));
         }
         match tokio::time::timeout(ANSWER_TIME_MAX, answer).await {
             Ok(Ok(answer)) => Ok(answer),
@@ -138,12 +149,18 @@ impl Lanes {
     }
 
     /// Sends batch after batch until nothing waits.
-    async fn send(self: Arc<Self>, lane: Lane) {
+    async fn send(self: Arc<Self>, lane: Lane, enough: Arc<Notify>) {
         let (script, key) = lane.clone();
+        let mut several = false;
         loop {
-            // Everybody who is about to ask gets the chance to be in it.
-            tokio::task::yield_now().await;
+            if several {
+                let _ = tokio::time::timeout(GATHER_TIME, enough.notified()).await;
+            } else {
+                // Everybody who is about to ask gets the chance to be in it.
+                tokio::task::yield_now().await;
+            }
             let Some(mut asks) = self.next(&lane) else { return };
+            several = asks.len() > 1;
             let args = asks.iter_mut().flat_map(|ask| std::mem::take(&mut ask.args)).collect();
             let answers = self.run(script, Arc::clone(&key), args).await.unwrap_or_default();
             // Those without an answer learn it from the sender that is dropped.
@@ -156,14 +173,17 @@ impl Lanes {
     /// The next asks of a lane, without those whose callers have gone; none when the lane has ended.
     fn next(&self, lane: &Lane) -> Option<Vec<Ask>> {
         let mut lanes = self.waiting();
-        let waiting = lanes.get_mut(lane)?;
-        waiting.retain(|ask| !ask.answer.is_closed());
-        if waiting.is_empty() {
+        let Waiting { asks, enough } = lanes.get_mut(lane)?;
+        asks.retain(|ask| !ask.answer.is_closed());
+        if asks.is_empty() {
             lanes.remove(lane);
             return None;
         }
-        let count = waiting.len().min(ASKS_MAX);
-        Some(waiting.drain(..count).collect())
+        let next = asks.drain(..asks.len().min(ASKS_MAX)).collect();
+        if asks.len() >= GATHERED {
+            enough.notify_one();
+        }
+        Some(next)
     }
 
     /// Runs a script. A call that takes too long is not waited for, but goes on: its end tells the link what is wrong, and
@@ -215,7 +235,7 @@ impl Lanes {
         &self.breakers[usize::from(slot(key)) * self.breakers.len() / usize::from(SLOTS)]
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Lane, Vec<Ask>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Lane, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
