@@ -15,9 +15,13 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// What is logged unless told otherwise. A client of a Redis Cluster that is away says so thousands of times a second; that
+/// a part of it is away, and when it is back, is said by those who ask it.
+const DEFAULT: &str = "info,redis::cluster_handling=off";
+
 /// Starts the log.
 pub(crate) fn start(filter: Option<&str>, format: Option<LogFormat>) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter.unwrap_or("info")).context("the log filter is not valid")?;
+    let filter = EnvFilter::try_new(filter.unwrap_or(DEFAULT)).context("the log filter is not valid")?;
     let on_terminal = std::io::stderr().is_terminal();
     let format = format.unwrap_or(if on_terminal { LogFormat::Text } else { LogFormat::Json });
     let log =

@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
@@ -36,6 +36,9 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 /// The same for a cluster, which may have to follow its slots first.
 const CLUSTER_ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
+/// How long a cluster's client may go without an answer before another one takes its place. In that time it has found its
+/// servers again, if it can.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Beyond so many channels, those nobody listens to are left.
 const CHANNELS_MAX: usize = 256;
 
@@ -68,6 +71,8 @@ pub(crate) enum Ears {
 pub struct Link {
     servers: Servers,
     connection: Mutex<Option<(u64, Connection)>>,
+    /// When a server last answered, or the connection was made.
+    answered_at: Mutex<Instant>,
     connecting: tokio::sync::Mutex<u64>,
     ears: Ears,
     channels: Channels,
@@ -111,6 +116,7 @@ impl Link {
         Self {
             servers,
             connection: Mutex::default(),
+            answered_at: Mutex::new(Instant::now()),
             connecting: tokio::sync::Mutex::new(0),
             ears,
             channels: Arc::default(),
@@ -129,6 +135,14 @@ impl Link {
         self.current().is_some()
     }
 
+    /// Told that an answer is not waited for any more. A cluster's client that has had none for long is left: one that lost
+    /// all its connections may look for servers for ever, and in vain.
+    pub fn gave_up(&self) {
+        if self.is_cluster() && self.answered_at().elapsed() >= SILENCE_MAX {
+            *self.current() = None;
+        }
+    }
+
     /// Sends one command.
     pub(crate) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
         let (generation, mut connection) = self.connected().await?;
@@ -143,7 +157,13 @@ impl Link {
             Connection::One(one) => commands.query_async(one).await,
             Connection::Cluster(cluster) => commands.query_async(cluster).await,
         };
-        answer.map_err(|error| self.failed(error, generation))
+        match answer {
+            Ok(answer) => {
+                *self.answered_at() = Instant::now();
+                Ok(answer)
+            }
+            Err(error) => Err(self.failed(error, generation)),
+        }
     }
 
     /// Sends one command to one node of a cluster.
@@ -262,8 +282,13 @@ impl Link {
             Ok(connection) => connection.map_err(failure)?,
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         };
+        *self.answered_at() = Instant::now();
         *self.current() = Some((*generation, connection.clone()));
-        let resumed: Vec<u16> = self.channels().iter().copied().collect();
+        // A cluster's channels have a connection of their own.
+        let resumed: Vec<u16> = match self.is_cluster() {
+            true => Vec::new(),
+            false => self.channels().iter().copied().collect(),
+        };
         for slot in resumed {
             connection.clone().subscribe(slot).await.map_err(failure)?;
         }
@@ -304,6 +329,7 @@ impl Link {
     ) -> Result<T, StoreError> {
         let answer = answer.and_then(Value::extract_error);
         let answer = answer.map_err(|error| self.failed(error, generation))?;
+        *self.answered_at() = Instant::now();
         T::from_redis_value(answer).map_err(|error| StoreError::Refused(error.into()))
     }
 
@@ -312,13 +338,22 @@ impl Link {
         let of_no_use = error.is_unrecoverable_error()
             || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
             || error.is_timeout();
-        if of_no_use && !self.is_cluster() {
+        if matches!(error.kind(), ErrorKind::Server(_)) {
+            *self.answered_at() = Instant::now();
+        }
+        if self.is_cluster() {
+            self.gave_up();
+        } else if of_no_use {
             let mut current = self.current();
             if current.as_ref().is_some_and(|(current, _)| *current == generation) {
                 *current = None;
             }
         }
         failure(error)
+    }
+
+    fn answered_at(&self) -> MutexGuard<'_, Instant> {
+        self.answered_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn current(&self) -> MutexGuard<'_, Option<(u64, Connection)>> {

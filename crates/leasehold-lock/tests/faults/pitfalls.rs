@@ -107,6 +107,8 @@ async fn pitfall_10_forbidden_scripts_are_refused_with_the_reason() {
     let reason = source.to_string();
     assert!(reason.to_lowercase().contains("permission"), "does not say what to fix: {reason}");
     assert!(!format!("{error:?}").contains("secret"));
+    // Alone on its connection: together with others, as with the release of what was refused, it would be in a script too.
+    let locker = Locker::new(Redis::open(&url).unwrap());
     let guard = granted(locker.acquire("a").ttl(Duration::from_millis(600)).no_wait().await);
     let error = guard.release().await.unwrap_err();
     assert!(matches!(error, LockError::Refused { .. }), "{error:?}");

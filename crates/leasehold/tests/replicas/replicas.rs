@@ -65,6 +65,7 @@ impl Replicas {
                 assert!(begun.elapsed() < time_max, "a server does not ask the gate\n{}", server.log());
                 std::thread::sleep(Duration::from_millis(20));
             }
+            assert!(!server.log().contains("redis::cluster_handling"), "every try was logged");
         }
     }
 }
