@@ -297,3 +297,13 @@ pub struct BlockView {
     /// When, RFC 3339 UTC.
     pub created_at: String,
 }
+
+/// A page of what is kept back from an event's sale, for operators.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BlockList {
+    /// Blocks in no particular order.
+    pub blocks: Vec<BlockView>,
+    /// Pass it as `after` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}

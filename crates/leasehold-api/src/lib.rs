@@ -17,9 +17,9 @@ pub use availability::{
 };
 pub use booking::{BookingView, CancelBooking, ConfirmHold};
 pub use event::{
-    BlockView, BlockedUnits, CreateBlock, CreateEvent, EventList, EventView, LayoutSpec, PatchEvent,
-    PlacedSeat, PolicySpec, PolicyView, PoolCapacity, PoolSpec, PoolView, RowView, SeatSpec, SectionSpec,
-    SectionView, VenueView,
+    BlockList, BlockView, BlockedUnits, CreateBlock, CreateEvent, EventList, EventView, LayoutSpec,
+    PatchEvent, PlacedSeat, PolicySpec, PolicyView, PoolCapacity, PoolSpec, PoolView, RowView, SeatSpec,
+    SectionSpec, SectionView, VenueView,
 };
 pub use hold::{
     BeginPayment, BestSpec, CreateHold, HoldList, HoldView, ItemSpec, ItemView, PatchHold, PaymentFailed,

@@ -114,6 +114,16 @@ impl State {
         self.holds.range(slots).map(|(slot, hold)| (HoldSlot(slot), hold))
     }
 
+    /// The blocks in a range of slots, in order, each staying in its slot.
+    pub fn blocks_in(&self, slots: Range<u32>) -> impl Iterator<Item = (BlockSlot, &Block)> {
+        self.blocks.range(slots).map(|(slot, block)| (BlockSlot(slot), block))
+    }
+
+    /// How many slots there are for blocks, vacant ones included.
+    pub fn block_slots(&self) -> u32 {
+        self.blocks.length()
+    }
+
     /// How many slots there are for holds, vacant ones included.
     pub fn hold_slots(&self) -> u32 {
         self.holds.length()

@@ -62,6 +62,14 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Result<Page<(u64, RefundsDue)>, EngineError>;
 
+    /// What the operator keeps back from an event's sale, after this place, each with its place; see [`Engine::holds`].
+    async fn blocks(
+        &self,
+        venue: &Venue,
+        after: u64,
+        limit: usize,
+    ) -> Result<Page<(u64, Block)>, EngineError>;
+
     /// What happened to an event's seats and holds, newest first, for the operator: "why did I lose A-12?".
     ///
     /// An engine goes back as far as it remembers, and says how far that was.

@@ -37,6 +37,7 @@ use crate::http::{
         bookings::read,
         bookings::cancel,
         blocks::create,
+        blocks::list,
         blocks::remove,
         locks::acquire,
         locks::read,

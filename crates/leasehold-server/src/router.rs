@@ -21,7 +21,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/events/{event}/stream", get(stream::read))
         .route("/v1/events/{event}/holds", post(holds::create).get(holds::list))
         .route("/v1/events/{event}/refunds", get(payments::refunds))
-        .route("/v1/events/{event}/blocks", post(blocks::create))
+        .route("/v1/events/{event}/blocks", post(blocks::create).get(blocks::list))
         .route("/v1/events/{event}/blocks/{block}", delete(blocks::remove))
         .route("/v1/holds/{hold}", get(holds::read).patch(holds::amend).delete(holds::release))
         .route("/v1/holds/{hold}/payment", post(payments::begin))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_api::{EventView, HoldList, RevokeHold};
+use leasehold_api::{BlockList, EventView, HoldList, RevokeHold};
 use leasehold_client::Request;
 
 use crate::buyer::Buyer;
@@ -15,8 +15,8 @@ use crate::workload::Workload;
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 impl Workload {
-    /// Finds out what became of every request under a key, ends all holds, sales and blocks that the buyers know of,
-    /// and lets all of them at once buy everything. Returns the event as it is then: nothing is left. Panics when that
+    /// Finds out what became of every request under a key, ends all sales that the buyers know of and all holds
+    /// and blocks, and lets all of them at once buy everything. Returns the event as it is then: nothing is left. Panics when that
     /// takes longer than `time_max`.
     pub async fn sell_out(&mut self, addresses: &[&str], time_max: Duration) -> EventView {
         let mut operator = self.doors(addresses, 0, 0);
@@ -26,6 +26,7 @@ impl Workload {
             let settling = self.send_out(addresses, Buyer::settle);
             self.take_back(settling).await;
             self.end_holds(&mut operator).await;
+            self.end_blocks(&mut operator).await;
             stage = "everything sold";
             let stop = Arc::new(AtomicBool::new(false));
             let buying =
@@ -60,6 +61,22 @@ impl Workload {
             for hold in live.holds {
                 let body = RevokeHold { reason: Some("closing time".to_owned()) };
                 operator.send(Request::post(format!("/v1/holds/{}/revoke", hold.hold_id), &body)).await;
+            }
+        }
+    }
+
+    /// Puts on sale again what is kept back. Its buyer may not know of it: told by one server that it was refused, while
+    /// the same request was under way in another one that stood still.
+    async fn end_blocks(&self, operator: &mut Doors) {
+        loop {
+            let kept: Option<BlockList> = self.look(operator, "/blocks?limit=1000").await;
+            let Some(kept) = kept else { continue };
+            if kept.blocks.is_empty() {
+                return;
+            }
+            for block in kept.blocks {
+                let path = format!("/v1/events/{}/blocks/{}", self.shop.event, block.block_id);
+                operator.send(Request::delete(path)).await;
             }
         }
     }

@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold_api::{CreateEvent, CreateHold, HoldView, ItemSpec, LogView, SeatSpec, TroubleList, VenueView};
+use leasehold_api::{
+    BlockList, BlockView, CreateEvent, CreateHold, HoldView, ItemSpec, LogView, SeatSpec, TroubleList,
+    VenueView,
+};
 use leasehold_client::{Client, Request};
 use leasehold_testkit::{Launch, ServerProcess, exchange};
 use serde_json::json;
@@ -112,6 +115,26 @@ async fn the_log_says_who_had_a_seat_and_shows_no_secret() {
     let path = format!("/v1/operator/events/gala/log?limit=1&before={next}");
     let second: LogView = client.send(Request::get(path)).await.unwrap().json().unwrap();
     assert_eq!(second.entries[0].kind, "hold.revoked");
+}
+
+#[tokio::test]
+async fn what_is_kept_back_is_listed_a_page_at_a_time() {
+    let (_folder, server) = start(&[]).await;
+    let mut client = Client::new(server.address());
+    let event = json!({"id": "small", "seats": ["A-1", "A-2"], "pools": [{"id": "floor", "capacity": 9}]});
+    assert_eq!(client.send(Request::post("/v1/events", &event)).await.unwrap().status, 201);
+    let camera = json!({"seats": ["A-1"], "pools": [{"id": "floor", "quantity": 4}], "reason": "camera"});
+    let mut made = Vec::new();
+    for block in [camera, json!({"seats": ["A-2"]})] {
+        let answer = client.send(Request::post("/v1/events/small/blocks", &block)).await.unwrap();
+        made.push(answer.json::<BlockView>().unwrap());
+    }
+    let first = client.send(Request::get("/v1/events/small/blocks?limit=1")).await.unwrap();
+    let first: BlockList = first.json().unwrap();
+    let path = format!("/v1/events/small/blocks?limit=1&after={}", first.next.expect("there is more"));
+    let second: BlockList = client.send(Request::get(path)).await.unwrap().json().unwrap();
+    assert_eq!(second.next, None);
+    assert_eq!([first.blocks, second.blocks].concat(), made);
 }
 
 #[tokio::test]

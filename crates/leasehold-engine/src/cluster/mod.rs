@@ -47,7 +47,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    BookingId, Command, Epoch, EventState, Hold, HoldId, ItemRequest, Name, Refusal, SeatStatus, Timestamp,
+    Block, BookingId, Command, Epoch, EventState, Hold, HoldId, ItemRequest, Name, Refusal, SeatStatus,
+    Timestamp,
 };
 use leasehold_lock::link::Link;
 use leasehold_lock::{BadRedisUrl, PostgresDatabase};
@@ -457,6 +458,17 @@ impl Engine for ClusterEngine {
     ) -> Result<Page<(u64, RefundsDue)>, EngineError> {
         let look =
             |reader: Arc<Reader>| async move { reads::refunds(&reader.client, venue, after, limit).await };
+        self.shared.read(look).await
+    }
+
+    async fn blocks(
+        &self,
+        venue: &Venue,
+        after: u64,
+        limit: usize,
+    ) -> Result<Page<(u64, Block)>, EngineError> {
+        let look =
+            |reader: Arc<Reader>| async move { reads::blocks(&reader.client, venue, after, limit).await };
         self.shared.read(look).await
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{BookingId, Hold, HoldId, Name, Reference};
+use leasehold_core::{Block, BookingId, Hold, HoldId, Name, Reference};
 use tokio_postgres::Client;
 
 use super::connection::{CALL_TIME_MAX, CallError, within};
 use super::create::read_answer;
 use super::halls::Halls;
-use super::rows::{AnswerRow, BookingRow, HoldRow, time};
+use super::rows::{AnswerRow, BlockRow, BookingRow, HoldRow, time};
 use super::wants::{booking_id, hold_id};
 use crate::bytes::Damaged;
 use crate::{Done, IdempotencyKey, Outcome, Page, RefundsDue, Venue};
@@ -74,6 +74,24 @@ pub(crate) async fn holds(
         Ok((row.get::<_, i64>(0).unsigned_abs(), hold.hold(venue.number)?))
     });
     Ok(page(holds.collect::<Result<_, CallError>>()?, limit))
+}
+
+/// What is kept back from an event's sale, after a place, which is the number of the log entry that made it.
+pub(crate) async fn blocks(
+    client: &Client,
+    venue: &Venue,
+    after: u64,
+    limit: usize,
+) -> Result<Page<(u64, Block)>, CallError> {
+    let sql = "SELECT row_to_json(block)::text FROM leasehold.blocks AS block
+               WHERE event_no = $1 AND number > $2 ORDER BY number LIMIT $3";
+    let (number, after, one_more) = (venue.number.0.cast_signed(), place(after), one_more(limit));
+    let rows = within(CALL_TIME_MAX, client.query(sql, &[&number, &after, &one_more])).await?;
+    let blocks = rows.iter().map(|row| {
+        let block = serde_json::from_str::<BlockRow>(row.get(0))?.block(venue.number)?;
+        Ok((block.number, block))
+    });
+    Ok(page(blocks.collect::<Result<_, CallError>>()?, limit))
 }
 
 /// The payments of an event that must be given back, by hold, after a place.

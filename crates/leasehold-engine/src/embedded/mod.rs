@@ -23,6 +23,7 @@ mod shared;
 mod store;
 mod writer;
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -32,8 +33,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    BookingId, Changes, Command, Hold, HoldId, ItemRequest, Name, PaymentState, Reference, Refusal, State,
-    Timestamp,
+    Block, BookingId, Changes, Command, Hold, HoldId, ItemRequest, Name, PaymentState, Reference, Refusal,
+    State, Timestamp,
 };
 use tokio::sync::oneshot;
 
@@ -199,12 +200,29 @@ impl EmbeddedEngine {
         receiver.await.map_err(|_| EngineError::Closed)
     }
 
-    /// Picks from the holds after a place, a piece at a time, so that commands get through in between.
+    /// Picks from the holds after a place.
     async fn look_through_holds<T: Send + 'static>(
         &self,
         after: u64,
         limit: usize,
         pick: impl Fn(&State, &Hold) -> Option<T> + Copy + Send + 'static,
+    ) -> Result<Page<(u64, T)>, EngineError> {
+        let look = move |state: &State, slots: Range<u32>| {
+            let holds = state.holds_in(slots);
+            let picked =
+                holds.filter_map(|(slot, hold)| Some((u64::from(slot.0) + 1, pick(state, hold)?))).collect();
+            (picked, state.hold_slots())
+        };
+        self.look_through(after, limit, look).await
+    }
+
+    /// Looks through slots after a place, a piece at a time, so that commands get through in between. `look` gives what
+    /// it finds in some of the slots, each with its place, and how many slots there are.
+    async fn look_through<T: Send + 'static>(
+        &self,
+        after: u64,
+        limit: usize,
+        look: impl Fn(&State, Range<u32>) -> (Vec<(u64, T)>, u32) + Copy + Send + 'static,
     ) -> Result<Page<(u64, T)>, EngineError> {
         let mut items = Vec::new();
         let mut next = u32::try_from(after).ok();
@@ -213,10 +231,8 @@ impl EmbeddedEngine {
         {
             let piece = self.read(move |reading| {
                 let end = from.saturating_add(SLOTS_PER_READ);
-                let holds = reading.state.holds_in(from..end);
-                let picked = holds
-                    .filter_map(|(slot, hold)| Some((u64::from(slot.0) + 1, pick(reading.state, hold)?)));
-                (picked.collect::<Vec<_>>(), (end < reading.state.hold_slots()).then_some(end))
+                let (picked, slots) = look(reading.state, from..end);
+                (picked, (end < slots).then_some(end))
             });
             let (picked, end) = piece.await?;
             items.extend(picked);
@@ -393,6 +409,21 @@ impl Engine for EmbeddedEngine {
             (!due.payments.is_empty()).then_some(due)
         };
         self.look_through_holds(after, limit, refunds).await
+    }
+
+    async fn blocks(
+        &self,
+        venue: &Venue,
+        after: u64,
+        limit: usize,
+    ) -> Result<Page<(u64, Block)>, EngineError> {
+        let number = venue.number;
+        let look = move |state: &State, slots: Range<u32>| {
+            let blocks = state.blocks_in(slots).filter(|(_, block)| block.event == number);
+            let picked = blocks.map(|(slot, block)| (u64::from(slot.0) + 1, block.clone())).collect();
+            (picked, state.block_slots())
+        };
+        self.look_through(after, limit, look).await
     }
 
     async fn log(&self, venue: &Venue, query: LogQuery) -> Result<LogPage, EngineError> {

@@ -157,13 +157,7 @@ impl Link {
             Connection::One(one) => commands.query_async(one).await,
             Connection::Cluster(cluster) => commands.query_async(cluster).await,
         };
-        match answer {
-            Ok(answer) => {
-                *self.answered_at() = Instant::now();
-                Ok(answer)
-            }
-            Err(error) => Err(self.failed(error, generation)),
-        }
+        answer.inspect(|_| self.heard()).map_err(|error| self.failed(error, generation))
     }
 
     /// Sends one command to one node of a cluster.
@@ -282,7 +276,7 @@ impl Link {
             Ok(connection) => connection.map_err(failure)?,
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         };
-        *self.answered_at() = Instant::now();
+        self.heard();
         *self.current() = Some((*generation, connection.clone()));
         // A cluster's channels have a connection of their own.
         let resumed: Vec<u16> = match self.is_cluster() {
@@ -329,7 +323,7 @@ impl Link {
     ) -> Result<T, StoreError> {
         let answer = answer.and_then(Value::extract_error);
         let answer = answer.map_err(|error| self.failed(error, generation))?;
-        *self.answered_at() = Instant::now();
+        self.heard();
         T::from_redis_value(answer).map_err(|error| StoreError::Refused(error.into()))
     }
 
@@ -339,7 +333,7 @@ impl Link {
             || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
             || error.is_timeout();
         if matches!(error.kind(), ErrorKind::Server(_)) {
-            *self.answered_at() = Instant::now();
+            self.heard();
         }
         if self.is_cluster() {
             self.gave_up();
@@ -350,6 +344,13 @@ impl Link {
             }
         }
         failure(error)
+    }
+
+    /// Whether a client is silent matters for clusters: other connections end when they are.
+    fn heard(&self) {
+        if self.is_cluster() {
+            *self.answered_at() = Instant::now();
+        }
     }
 
     fn answered_at(&self) -> MutexGuard<'_, Instant> {

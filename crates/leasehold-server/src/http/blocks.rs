@@ -1,13 +1,14 @@
 //! `/v1/events/{event}/blocks`: seats and units kept back from sale.
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::{Request, StatusCode};
-use leasehold_api::{BlockView, CreateBlock, Problem};
+use leasehold_api::{BlockList, BlockView, CreateBlock, Problem};
 use leasehold_core::{BlockId, Command};
 
-use super::{Write, answer, venue};
+use super::holds::page_asked_for;
+use super::{Write, answer, json, private, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse};
 use crate::problem::ApiError;
@@ -28,6 +29,23 @@ pub(crate) async fn create(
     let done = write.execute(&app, wire::create_block(&venue, &body)?, Some(&venue)).await?;
     tracing::info!(event = %venue.id, items = body.seats.len() + body.pools.len(), reason = body.reason, "blocked");
     Ok(answer(&app, &done, StatusCode::CREATED))
+}
+
+/// Lists what is kept back.
+#[utoipa::path(get, path = "/v1/events/{event}/blocks", tag = "operating", params(("event" = String, Path),
+    ("after" = Option<u64>, Query, description = "`next` of the page before"),
+    ("limit" = Option<usize>, Query, description = "1 to 1000")), responses((status = 200, body = BlockList)))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Path(event): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let (after, limit) = page_asked_for(query.as_deref())?;
+    let venue = venue(&app, &event).await?;
+    let page = app.engine.blocks(&venue, after, limit).await?;
+    let next = page.items.last().filter(|_| page.more).map(|(place, _)| place.to_string());
+    let blocks = page.items.iter().map(|(_, block)| wire::block_view(&venue, block)).collect();
+    Ok(private(json(StatusCode::OK, &BlockList { blocks, next })))
 }
 
 /// Puts blocked seats on sale again.

@@ -46,9 +46,26 @@ pub async fn blocked_seats_are_not_sold_and_come_back(store: &dyn EngineStore) {
     assert!(engine.execute(hold_units(&venue, 3, LONG_MS)).await.is_err());
     let wrong = engine.execute(Request::new(Command::RemoveBlock(other.number, id))).await;
     assert!(matches!(wrong, Err(EngineError::Refused(Refusal::NotFound))), "{wrong:?}");
+    let second = CreateBlock {
+        event: venue.number,
+        id: new_block_id(),
+        items: vec![ItemRequest::Seat(SeatNo(1))],
+        reason: None,
+    };
+    let second = engine.execute(Request::new(Command::CreateBlock(second))).await.unwrap().outcome;
     let engine = restart(store, engine).await;
+    // Their list, a page for each.
+    let page = engine.blocks(&venue, 0, 1).await.unwrap();
+    let [(place, block)] = &page.items[..] else { panic!("{page:?}") };
+    assert_eq!((Outcome::Block(block.clone()), page.more), (made, true));
+    let page = engine.blocks(&venue, *place, 1).await.unwrap();
+    let [(place, block)] = &page.items[..] else { panic!("{page:?}") };
+    assert_eq!((Outcome::Block(block.clone()), page.more), (second, false));
+    assert!(engine.blocks(&venue, *place, 1).await.unwrap().items.is_empty());
+    assert!(engine.blocks(&other, 0, 10).await.unwrap().items.is_empty(), "another event's");
     let gone = engine.execute(Request::new(Command::RemoveBlock(venue.number, id))).await.unwrap();
     assert_eq!(gone.outcome, Outcome::BlockGone);
+    assert_eq!(engine.blocks(&venue, 0, 10).await.unwrap().items.len(), 1);
     held(engine.execute(hold_seat(&venue, 0, LONG_MS)).await);
     held(engine.execute(hold_units(&venue, 10, LONG_MS)).await);
     engine.close().await;

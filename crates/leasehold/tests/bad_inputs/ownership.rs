@@ -81,6 +81,7 @@ async fn what_does_not_exist_is_not_found() {
         ("POST", "/console/rush", ""),
         ("PATCH", "/v1/events/nothing", r#"{"state":"closed"}"#),
         ("POST", "/v1/events/nothing/holds", r#"{"items":[{"seat":"A-3"}]}"#),
+        ("GET", "/v1/events/nothing/blocks", ""),
         ("POST", "/v1/events/nothing/blocks", r#"{"seats":["A-3"]}"#),
         ("DELETE", "/v1/events/gala/blocks/nothing", ""),
         ("POST", "/v1/holds/nothing/revoke", "{}"),

@@ -105,6 +105,7 @@ async fn a_query_out_of_range_is_invalid() {
         "/v1/events/gala/holds?limit=-1",
         "/v1/events/gala/holds?limit=1001",
         "/v1/events/gala/holds?after=first",
+        "/v1/events/gala/blocks?limit=1001",
         "/v1/events/gala/holds?after=18446744073709551616",
         "/v1/events/gala/refunds?limit=0",
         "/v1/events/gala/refunds?limit=1e9",

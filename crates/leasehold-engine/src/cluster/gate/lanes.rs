@@ -57,7 +57,7 @@ pub(super) struct Lanes {
 
 type Lane = (Script, Arc<str>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
     asks: Vec<Ask>,
     /// Told when enough have gathered.

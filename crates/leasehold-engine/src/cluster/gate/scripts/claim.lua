@@ -7,20 +7,11 @@
 
 local CLAIM_MS = 3000
 
-local wanted = {}
-local at = 1
-while at <= #ARGV do
-    local last = at + 3 + 2 * tonumber(ARGV[at + 4])
-    for place = at + 5, last, 2 do
-        wanted[#wanted + 1] = ARGV[place]
-    end
-    at = last + 2
-end
-read(wanted)
+read(5, 2)
 
 local built = redis.call('HEXISTS', KEYS[1], 'built')
 local answers = {}
-at = 1
+local at = 1
 while at <= #ARGV do
     local who, claims, repeats = ARGV[at], ARGV[at + 1] == '1', ARGV[at + 2] == '1'
     local known, count = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])

@@ -8,19 +8,10 @@
 
 local KEEP_MS = 86400000
 
-local noted = {}
-local at = 1
-while at <= #ARGV do
-    local last = at + 1 + 3 * tonumber(ARGV[at + 3])
-    for place = at + 4, last, 3 do
-        noted[#noted + 1] = ARGV[place]
-    end
-    at = last + 3
-end
-read(noted)
+read(4, 3)
 
 local answers = {}
-at = 1
+local at = 1
 while at <= #ARGV do
     local who, all = ARGV[at], ARGV[at + 1] == '1'
     local seen, count = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])

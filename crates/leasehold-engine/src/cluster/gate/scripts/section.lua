@@ -13,7 +13,18 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local entries, writes = {}, {}
 
-local function read(seats)
+-- Reads the seats that are asked about. Each ask has `head` arguments, the last of which is the number of its seats, and
+-- `width` for each seat, the first of which is its number.
+local function read(head, width)
+    local seats = {}
+    local at = 1
+    while at <= #ARGV do
+        local behind = at + head + width * tonumber(ARGV[at + head - 1])
+        for place = at + head, behind - 1, width do
+            seats[#seats + 1] = ARGV[place]
+        end
+        at = behind
+    end
     for first = 1, #seats, ARGUMENTS_MAX do
         local last = math.min(first + ARGUMENTS_MAX - 1, #seats)
         local found = redis.call('HMGET', KEYS[1], unpack(seats, first, last))
