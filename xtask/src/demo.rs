@@ -1,6 +1,8 @@
 //! The README's first command, tried: one seat held and sold, then a rush, then a clean end.
 
 use std::process::{self, Command};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -8,11 +10,15 @@ use crate::http::{self, Answer};
 use crate::server::Server;
 use crate::step::{output_of, release_build};
 
+/// How long the demo's crowd may take until it has bought a seat.
+const CROWD_TIME_MAX: Duration = Duration::from_secs(30);
+
 /// Starts the demo as a user would and does with it what the README does.
 pub(crate) fn check() -> Result<()> {
     let leasehold = release_build()?;
     let server = Server::start(&leasehold, &["demo"])?;
     sell_one_seat(&server)?;
+    wait_for_the_crowd(&server)?;
     let mut rush = Command::new(&leasehold);
     rush.args(["rush", "--url", &server.url(), "--seats", "3", "--users", "200", "--duration", "10s"]);
     let report = output_of(&mut rush)?;
@@ -44,6 +50,22 @@ fn sell_one_seat(server: &Server) -> Result<()> {
     let after = expect(200, "read the event", http::get(server.address, &format!("/v1/events/{event}"))?)?;
     ensure!(after.body.contains("\"sold\":1"), "one seat was sold, and the event says {}", after.body);
     Ok(())
+}
+
+/// The simulated buyers of the demo buy something.
+fn wait_for_the_crowd(server: &Server) -> Result<()> {
+    let deadline = Instant::now() + CROWD_TIME_MAX;
+    loop {
+        let arena = http::get(server.address, "/v1/events/arena")?;
+        let seats = arena.body.split("\"seats\":").nth(1).unwrap_or_default();
+        let sold = seats.split("\"sold\":").nth(1).and_then(|text| text.split([',', '}']).next());
+        if sold.is_some_and(|sold| sold != "0") {
+            println!("  the crowd has bought {} seats", sold.unwrap_or_default());
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "no simulated buyer bought a seat: {}", arena.body);
+        thread::sleep(Duration::from_millis(200));
+    }
 }
 
 fn expect(status: u16, what: &str, answer: Answer) -> Result<Answer> {

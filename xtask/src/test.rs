@@ -14,9 +14,11 @@ pub(crate) fn all(arguments: &[String]) -> Result<()> {
     if on_path("cargo-nextest") {
         run(cargo(["nextest", "run", "--workspace", "--locked"]).args(arguments))?;
     } else {
-        // `--tests` leaves out the doc tests, which are the next step, and the examples, which a test runs.
+        // `--tests` leaves out the doc tests, which are the next step, and the examples, which a test runs. One test at a
+        // time, because clusters of servers must not be started beside each other, see .config/nextest.toml.
         run(&mut cargo(["build", "--workspace", "--examples", "--locked"]))?;
-        run(cargo(["test", "--workspace", "--tests", "--locked"]).args(arguments))?;
+        let mut tests = cargo(["test", "--workspace", "--tests", "--no-fail-fast", "--locked"]);
+        run(tests.args(arguments).env("RUST_TEST_THREADS", "1"))?;
     }
     run(&mut cargo(["test", "--workspace", "--doc", "--locked"]))?;
     // Faults built in on purpose: a suite that no longer finds them has gone blind.

@@ -1,9 +1,9 @@
 //! What a history says for certain: holds and sales that were acknowledged, and what may have ended them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
 
-use leasehold_api::{BookingView, HoldView, ItemView};
+use leasehold_api::{BookingView, CreateEvent, HoldView, ItemView};
 
 use crate::history::{History, Operation};
 use crate::route::Route;
@@ -86,6 +86,17 @@ impl Facts {
     /// The operations about one hold.
     pub(crate) fn about_hold(&self, hold: &str) -> impl Iterator<Item = (usize, &Operation)> {
         self.numbered(self.on_hold.get(hold))
+    }
+
+    /// The events whose creation was acknowledged.
+    pub(crate) fn created_events(&self) -> BTreeSet<String> {
+        let created = self.operations.iter().filter(|operation| {
+            operation.acknowledged() && Route::of(&operation.request) == Route::CreateEvent
+        });
+        let id = |operation: &Operation| {
+            serde_json::from_slice::<CreateEvent>(&operation.request.body).ok().map(|event| event.id)
+        };
+        created.filter_map(id).collect()
     }
 
     /// The operations about one booking.

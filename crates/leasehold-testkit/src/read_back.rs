@@ -1,6 +1,5 @@
 //! Reads back everything that was ever acknowledged, so that the checker can compare.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold_api::RefundList;
@@ -16,8 +15,7 @@ const READERS: usize = 8;
 /// How often a read is repeated that was turned away or not answered.
 const TRIES_MAX: usize = 50;
 
-/// Reads every acknowledged hold and booking, their events, and what these must give back, as the final state of
-/// `history`.
+/// Reads every acknowledged hold, booking and event, and what the events must give back, as the final state of `history`.
 pub async fn read_back(address: &str, history: &History) {
     let facts = Facts::of(history);
     history.begin_final_state();
@@ -35,13 +33,14 @@ pub async fn read_back(address: &str, history: &History) {
     while let Some(reader) = readers.join_next().await {
         reader.expect("no reader panics");
     }
-    let events: BTreeSet<&str> = facts.holds.values().map(|hold| hold.event.as_str()).collect();
+    let mut events = facts.created_events();
+    events.extend(facts.holds.values().map(|hold| hold.event.clone()));
     let views = events.iter().flat_map(|event| {
         [format!("/v1/events/{event}"), format!("/v1/events/{event}/availability")].map(Request::get)
     });
     let mut client = RecordingClient::new(address, 10_000 + READERS, history);
     read_all(&mut client, views.collect()).await;
-    for event in events {
+    for event in &events {
         read_refunds(&mut client, event).await;
     }
 }

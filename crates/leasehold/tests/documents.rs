@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{Postgres, RedisServer};
 use leasehold_testkit::{Launch, exchange, request_bytes, try_exchange};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_leasehold");
 const README: &str = include_str!("../../../README.md");
@@ -92,7 +93,9 @@ struct Family(Child);
 
 impl Drop for Family {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", self.0.id())]).status();
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         let _ = self.0.wait();
     }
 }

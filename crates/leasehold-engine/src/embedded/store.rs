@@ -90,7 +90,7 @@ impl Store {
         let at = |source| OpenError::Sqlite { path: path.to_owned(), source };
         let mut connection = Connection::open(path).map_err(at)?;
         set_up(&connection).map_err(at)?;
-        migrate(&mut connection, path)?;
+        migrate(&mut connection, path, &MIGRATIONS)?;
         if meta::<Vec<u8>>(&connection, MOVED_MARK).map_err(at)?.is_some() {
             return Err(OpenError::Moved { path: path.to_owned() });
         }
@@ -228,13 +228,14 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+/// Takes the steps that the file has not seen, each in a transaction together with the version it leads to.
+fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), OpenError> {
     let at = |source| OpenError::Sqlite { path: path.to_owned(), source };
     let found: usize = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(at)?;
-    if found > MIGRATIONS.len() {
-        return Err(OpenError::TooNew { path: path.to_owned(), found, known: MIGRATIONS.len() });
+    if found > steps.len() {
+        return Err(OpenError::TooNew { path: path.to_owned(), found, known: steps.len() });
     }
-    for (version, sql) in MIGRATIONS.iter().enumerate().skip(found) {
+    for (version, sql) in steps.iter().enumerate().skip(found) {
         let transaction = connection.transaction().map_err(at)?;
         transaction.execute_batch(sql).map_err(at)?;
         transaction.pragma_update(None, "user_version", version + 1).map_err(at)?;
@@ -258,5 +259,31 @@ mod tests {
         };
         assert_eq!(setting("synchronous"), Value::Integer(2), "FULL");
         assert_eq!(setting("journal_mode"), Value::Text("wal".to_owned()));
+    }
+
+    #[test]
+    fn an_older_file_takes_the_steps_it_lacks_once_each_and_wholly() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let mut connection = Connection::open(&path).unwrap();
+        let first = "CREATE TABLE seats (name TEXT); INSERT INTO seats VALUES ('A-1');";
+        let second = "ALTER TABLE seats ADD COLUMN price INTEGER; INSERT INTO seats VALUES ('A-2', 5);";
+        let broken = "ALTER TABLE seats ADD COLUMN price INTEGER; INSERT INTO chairs VALUES (1);";
+        let standing = |connection: &Connection| -> (usize, i64, usize) {
+            let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+            let rows = connection.query_row("SELECT count(*) FROM seats", [], |row| row.get(0)).unwrap();
+            (version, rows, connection.prepare("SELECT * FROM seats").unwrap().column_count())
+        };
+        migrate(&mut connection, &path, &[first]).unwrap();
+        assert_eq!(standing(&connection), (1, 1, 1));
+        let failed = migrate(&mut connection, &path, &[first, broken]);
+        assert!(matches!(failed, Err(OpenError::Sqlite { .. })), "{failed:?}");
+        assert_eq!(standing(&connection), (1, 1, 1), "nothing of a step that failed");
+        for _ in 0..2 {
+            migrate(&mut connection, &path, &[first, second]).unwrap();
+            assert_eq!(standing(&connection), (2, 2, 2));
+        }
+        let older = migrate(&mut connection, &path, &[first]);
+        assert!(matches!(older, Err(OpenError::TooNew { found: 2, known: 1, .. })), "{older:?}");
     }
 }

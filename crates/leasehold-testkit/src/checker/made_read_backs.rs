@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::made::{Made, booking_view, hold_view};
+use super::made::{Made, booking_view, hold_view, stamp};
 use super::{Rule, check_within};
 use crate::history::History;
 
@@ -38,6 +38,44 @@ fn a_lost_hold_is_caught() {
 #[test]
 fn a_hold_that_is_there_is_fine() {
     keeps(held().finally().reads_hold(100, "h1", 200, &hold_in("held")));
+}
+
+#[test]
+fn a_change_of_a_hold_that_was_acknowledged_and_is_not_there_is_caught() {
+    let changed = |view: &Value| {
+        let secret = [("hold-secret", "secret-h1")];
+        held().answered((20, 30), "PATCH /v1/holds/h1", &secret, 200, view).finally()
+    };
+    let newer = |change: &dyn Fn(&mut Value)| {
+        let mut view = hold_in("held");
+        view["version"] = json!(2);
+        change(&mut view);
+        view
+    };
+    let extended = newer(&|view| view["expires_at"] = json!(stamp(90_000)));
+    let amended = newer(&|view| view["items"] = json!([]));
+    let paying = newer(&|view| {
+        view["state"] = json!("confirming");
+        view["payment"] = json!({"payment_ref": "pay-1", "deadline": stamp(80_000)});
+    });
+    let unchanged = newer(&|_| {});
+    for change in [extended, amended, paying] {
+        keeps(changed(&change).reads_hold(100, "h1", 200, &change));
+        breaks(changed(&change).reads_hold(100, "h1", 200, &hold_in("held")), Rule::NothingLost);
+        breaks(changed(&change).reads_hold(100, "h1", 200, &unchanged), Rule::NothingLost);
+    }
+}
+
+#[test]
+fn an_event_that_is_gone_or_was_never_read_back_is_caught() {
+    let created = || {
+        let created = Made::new().answered((0, 10), "POST /v1/events", &[], 201, &json!({}));
+        created.with_body(&json!({"id": "e", "seats": ["A"]})).finally()
+    };
+    let line = "GET /v1/events/e";
+    keeps(created().reads_event(100, 10, 0, 0));
+    breaks(created(), Rule::CheckComplete);
+    breaks(created().answered((100, 101), line, &[], 404, &json!({})), Rule::NothingLost);
 }
 
 #[test]
@@ -99,6 +137,9 @@ fn sold() -> Made {
 #[test]
 fn a_lost_booking_is_caught() {
     breaks(sold().reads_booking(110, "b1", 404, &json!({})), Rule::NothingLost);
+    let mut other = booking_in("booked");
+    other["order_ref"] = json!("order-7");
+    breaks(sold().reads_booking(110, "b1", 200, &other), Rule::NothingLost);
 }
 
 #[test]
@@ -176,8 +217,12 @@ fn a_change_of_an_event_that_was_acknowledged_and_is_not_there_is_caught() {
     let capacity = |capacity: u32| json!({"pools": [{"id": "p", "capacity": capacity}]});
     let changed = |made: Made, after: Value| patch(made, (30, 40), "k2", &after);
     // It is read back as open, and with a pool of 5.
-    for (wrong, right) in [(capacity(7), capacity(5)), (json!({"state": "closed"}), json!({"state": "open"}))]
-    {
+    let rule = |extends_max: u32| json!({"policy": {"extends_max": extends_max}});
+    for (wrong, right) in [
+        (capacity(7), capacity(5)),
+        (json!({"state": "closed"}), json!({"state": "open"})),
+        (rule(2), rule(1)),
+    ] {
         let before = || patch(Made::new(), (0, 10), "k1", &wrong);
         breaks(before().finally().reads_event(100, 10, 0, 0), Rule::NothingLost);
         keeps(changed(before(), right.clone()).finally().reads_event(100, 10, 0, 0));
@@ -219,11 +264,12 @@ fn a_pool_may_have_been_larger_than_it_is() {
     };
     let kept = |capacity: u32| {
         let asked = held().with_body(&json!({"pools": [{"id": "p", "capacity": capacity}]})).finally();
-        let read = |made: Made, id: &str| {
-            let view = hold_view(id, "held", 0, 60_000, json!([{"pool": "p", "quantity": 3}]));
+        let read = |made: Made, id: &str, created: u64| {
+            let view =
+                hold_view(id, "held", created, created + 60_000, json!([{"pool": "p", "quantity": 3}]));
             made.reads_hold(100, id, 200, &view)
         };
-        read(read(asked, "h1"), "h2").reads_event(120, 10, 0, 0)
+        read(read(asked, "h1", 0), "h2", 20).reads_event(120, 10, 0, 0)
     };
     keeps(kept(6));
     breaks(kept(5), Rule::CountersAdd);

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use leasehold_api::{CreateEvent, EventView, PatchEvent};
+use leasehold_api::{CreateEvent, EventView, PatchEvent, PolicySpec};
 
 use super::{Findings, Rule};
 use crate::facts::{Facts, first_invocations};
@@ -21,6 +21,12 @@ struct Asked<T> {
 pub(super) fn check_event(facts: &Facts, view: &EventView, findings: &mut Findings) {
     let states = asked(facts, &view.id, |_| Some("open".to_owned()), |patch| patch.state.clone());
     check_one(&format!("the state of {}", view.id), &view.state, &states, findings);
+    let rules = serde_json::to_value(&view.policy).unwrap_or_default();
+    for (rule, shown) in rules.as_object().into_iter().flatten() {
+        let of = |policy: &Option<PolicySpec>| serde_json::to_value(policy).ok()?.get(rule).cloned();
+        let values = asked(facts, &view.id, |create| of(&create.policy), |patch| of(&patch.policy));
+        check_one(&format!("the rule {rule} of {}", view.id), shown, &values, findings);
+    }
     for pool in &view.pools {
         let created = |create: &CreateEvent| {
             create.pools.iter().find(|created| created.id == pool.id).map(|created| created.capacity)

@@ -1,6 +1,6 @@
 //! Values of a wrong type, out of range, too many or too few: kinds 8 to 12 and 22.
 
-use leasehold_api::Code;
+use leasehold_api::{Code, HoldView};
 
 use crate::venue::Venue;
 
@@ -302,11 +302,15 @@ async fn one_unknown_item_among_good_ones_takes_nothing() {
 /// Kind 22: the number that guards a hold against stale writers is its version.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_or_impossible_version_is_refused() {
-    let venue = Venue::open().await;
+    let mut venue = Venue::open().await;
     let path = format!("/v1/holds/{}", venue.hold.id);
-    let stale = venue.hold.view.version + 1;
-    let body = format!(r#"{{"extend_ms":700000,"version":{stale}}}"#);
-    venue.assert_refused(&venue.bad("PATCH", &path, body, "never issued"), &[Code::VersionMismatch]);
+    let stale = venue.hold.view.version;
+    let extended = venue.desk.extend(&venue.hold, 650_000).await;
+    assert_eq!(extended.view::<HoldView>().map(|view| view.version), Some(stale + 1), "{extended:?}");
+    for (what, version) in [("stale", stale), ("none", 0), ("never issued", stale + 2)] {
+        let body = format!(r#"{{"extend_ms":700000,"version":{version}}}"#);
+        venue.assert_refused(&venue.bad("PATCH", &path, body, what), &[Code::VersionMismatch]);
+    }
     for version in ["-1", "1.5", "\"1\"", "4294967296", "18446744073709551615"] {
         let body = format!(r#"{{"extend_ms":700000,"version":{version}}}"#);
         venue.assert_refused(&venue.bad("PATCH", &path, body, "no version"), &[Code::Invalid]);

@@ -127,6 +127,9 @@ async fn without_its_owner_a_lock_is_not_held() {
         let twice = venue.bad(method, "/v1/locks/job", body, "two owners").header("lock-owner", "wrong");
         venue.assert_refused(&twice, &[Code::LockLost]);
     }
-    let body = venue.bad("DELETE", "/v1/locks/job", "{}", "a release with a body");
-    venue.assert_refused(&body, &[Code::BadRequest]);
+    let hold = format!("/v1/holds/{}", venue.hold.id);
+    for path in ["/v1/locks/job", hold.as_str(), "/v1/events/gala/blocks/any"] {
+        let body = venue.bad("DELETE", path, "{}", "a release with a body");
+        venue.assert_refused(&body, &[Code::BadRequest]);
+    }
 }

@@ -37,6 +37,28 @@ async fn a_wrong_method_is_told_the_right_ones() {
     }
 }
 
+/// What the other tests send wrongly is every write that the API describes with a body.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_write_is_left_out() {
+    let mut venue = Venue::open().await;
+    let described = venue.desk.send(leasehold_client::Request::get("/openapi.json")).await.json();
+    let mut left: Vec<String> = Vec::new();
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        let with_body =
+            methods.as_object().unwrap().iter().filter(|(_, method)| method.get("requestBody").is_some());
+        left.extend(with_body.map(|(method, _)| format!("{} {path}", method.to_uppercase())));
+    }
+    for write in venue.writes() {
+        let path = write.path.replace("/gala", "/{event}").replace(&venue.hold.id, "{hold}");
+        let path = path.replace(&venue.booking, "{booking}");
+        let path = path.replace("/locks/new", "/locks/{name}").replace("/locks/job", "/locks/{name}");
+        let described = format!("{} {path}", write.method);
+        let place = left.iter().position(|route| *route == described);
+        left.remove(place.unwrap_or_else(|| panic!("{described} is not described with a body")));
+    }
+    assert_eq!(left, Vec::<String>::new());
+}
+
 /// Kind 17.
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_is_refused() {
