@@ -52,9 +52,8 @@ impl Inner {
     ///
     /// Returns as soon as enough of them may vote. A server that stands still is waited for by nobody.
     pub(super) async fn admit_outsiders(self: &Arc<Self>) -> Result<(), StoreError> {
-        let must_look = || self.nodes.iter().any(|node| node.must_be_looked_at(self.clock.now()));
         // With enough of them one look is under way at most; without, everybody waits for it.
-        if !self.enough_may_vote() || must_look() && self.admission.try_lock().is_ok() {
+        if !self.enough_may_vote() || self.should_look() {
             let mut looking = tokio::spawn(look_at_all(self.clone(), self.clock.now()));
             loop {
                 let looked = self.looked.notified();
@@ -74,6 +73,19 @@ impl Inner {
             Some(refusal) => Err(StoreError::Refused(refusal.clone().into())),
             None => Ok(()),
         }
+    }
+
+    /// Goes on looking at servers that may not vote, for a client that asks for nothing any more: a command that runs
+    /// under a lock may be all there is to end a quarantine.
+    pub(super) fn look_again(self: &Arc<Self>) {
+        if self.should_look() {
+            tokio::spawn(look_at_all(self.clone(), self.clock.now()));
+        }
+    }
+
+    fn should_look(&self) -> bool {
+        let now = self.clock.now();
+        self.nodes.iter().any(|node| node.must_be_looked_at(now)) && self.admission.try_lock().is_ok()
     }
 
     fn enough_may_vote(&self) -> bool {
@@ -182,9 +194,10 @@ async fn look_at_all(inner: Arc<Inner>, asked: Moment) -> Result<(), StoreError>
         };
         if node.admit(outsider, floor, &counters).await? {
             node.let_vote();
-            inner.looked.notify_waiters();
         }
     }
+    // Not before all of them are in: whoever waits may be a command that is over as soon as it has its lock.
+    inner.looked.notify_waiters();
     Ok(())
 }
 

@@ -404,6 +404,7 @@ impl Backend for Redlock {
 
     async fn renew(&self, leases: &[Held]) -> Vec<Result<Renewed, StoreError>> {
         let inner = &self.inner;
+        inner.look_again();
         let shortest = leases.iter().map(|held| held.ttl).min();
         let time_max = shortest.map_or(Duration::ZERO, node_time_max);
         let mut answers: FuturesUnordered<_> = inner

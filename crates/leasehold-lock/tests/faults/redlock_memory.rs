@@ -68,6 +68,18 @@ async fn is_quarantined_and_then_votes_again(forget: fn(&mut RedisServer)) {
     assert!(last < fence, "{last:?}, then {fence:?}");
 }
 
+/// A command that runs under a lock asks for it once. If nobody lives longer, it is the one to end a quarantine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_07_holder_that_only_renews_ends_a_quarantine() {
+    let mut servers = independent(3);
+    take(&Locker::new(redlock(&servers)), "job").await;
+    restart_empty(&mut servers[2]);
+    let locker = Locker::new(redlock(&servers));
+    let guard = granted(locker.acquire("job").ttl(Duration::from_secs(3)).wait(PATIENCE).await);
+    until("its vote is back", async || status(&servers[2]).as_deref() == Some("admitted")).await;
+    guard.release().await.unwrap();
+}
+
 /// A server in quarantine does not vote, not even when nobody else is left to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_07_server_in_quarantine_does_not_make_a_majority() {
