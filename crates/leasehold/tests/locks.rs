@@ -256,8 +256,13 @@ async fn waiting_in_vain_ends_in_time() {
     let mut client = Client::new(stage.address());
     let _holder = granted(&mut client, "gate", 600_000).await;
     let began = std::time::Instant::now();
-    assert_eq!(code(client.acquire_lock("gate", &wanted(1_000, 300), None).await), "lock-held");
+    let busy = client.send(Request::acquire_lock("gate", &wanted(1_000, 300))).await.unwrap();
     let took = began.elapsed();
+    assert_eq!((busy.status, busy.code().as_deref()), (409, Some("lock-held")));
+    let remaining =
+        busy.json::<leasehold_api::Problem>().unwrap().remaining_ms.expect("the time that is left");
+    assert!((500_000..=599_700).contains(&remaining), "as it is after the wait: {remaining} ms");
+    assert_eq!(retry_after(&busy), 60, "the longest that is asked for");
     assert!((Duration::from_millis(300)..Duration::from_secs(3)).contains(&took), "{took:?}");
 }
 
