@@ -198,7 +198,7 @@ fn every_link_between_pages_leads_somewhere() {
 fn every_lock_store_is_described_under_the_same_headings() {
     let wanted = ["## Guarantee", "## Mechanism", "## Clocks", "## What it cannot do", "## Options"];
     let mut found = Vec::new();
-    for store in ["memory", "sqlite", "postgres", "redis", "redis-cluster", "redlock"] {
+    for store in ["memory", "sqlite", "postgres", "redis", "redis-sentinel", "redis-cluster", "redlock"] {
         let page = format!("docs/locks-{store}.md");
         let text = read(&root().join(&page));
         let headings: Vec<&str> = prose_lines(&text).filter(|line| line.starts_with("## ")).collect();

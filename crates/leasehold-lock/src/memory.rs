@@ -236,3 +236,25 @@ impl Backend for Memory {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::Ttl;
+    use crate::name::Names;
+
+    #[tokio::test]
+    async fn names_whose_leases_ended_are_forgotten() {
+        let clock = Clock::manual();
+        let store = Memory::with_clock(clock.clone());
+        let ttl = Ttl::new(Duration::from_millis(10)).unwrap();
+        for number in 0..5_000 {
+            let names = Names::try_from(format!("job-{number}")).unwrap();
+            let request = Request { names: &names, owner: &Owner::random(None), ttl, order: Order::Any };
+            assert!(matches!(store.try_acquire(&request).await, Ok(Attempt::Granted(_))));
+            clock.advance(Duration::from_millis(10));
+        }
+        let known = store.table().leases.len();
+        assert!(known <= 1_100, "{known} leases are kept, and one at most is held");
+    }
+}

@@ -209,3 +209,24 @@ async fn a_reserved_name_is_held_like_any_other_and_is_in_no_list() {
     assert_eq!(listed, ["job", "knob"]);
     guard.release().await.unwrap();
 }
+
+/// Those who were killed release nothing, and nobody may ever ask for these names again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_killed_leave_behind_goes() {
+    let server = servers::Postgres::start();
+    let (locker, looks) = (locker(&server.url()), connect(&server).await);
+    for number in 0..100 {
+        let _nobodys = granted(&locker, &format!("job-{number}")).await.detach();
+    }
+    let ended = "UPDATE leasehold_locks.leases SET expires_at = now()";
+    assert_eq!(looks.execute(ended, &[]).await.unwrap(), 100);
+    let killed = "INSERT INTO leasehold_locks.waiting (name, owner, heard_of)
+                  SELECT 'job-' || i, 'killed', now() - interval '2 hours' FROM generate_series(1, 100) AS i";
+    assert_eq!(looks.execute(killed, &[]).await.unwrap(), 100);
+    for number in 0..20 {
+        granted(&locker, &format!("other-{number}")).await.release().await.unwrap();
+    }
+    let count = "SELECT (SELECT count(*) FROM leasehold_locks.leases), (SELECT count(*) FROM leasehold_locks.waiting)";
+    let left = looks.query_one(count, &[]).await.unwrap();
+    assert_eq!((left.get(0), left.get(1)), (0_i64, 0_i64), "leases and waiters");
+}

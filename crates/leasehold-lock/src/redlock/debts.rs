@@ -19,8 +19,10 @@ use crate::owner::Owner;
 
 /// A release without an answer is sent again after this, and again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Beyond so many, those that would end first are left to end by themselves.
+/// Beyond so many, those that would end first are left to end by themselves: so many at once, because they have to be
+/// looked for among all.
 const DEBTS_MAX: usize = 10_000;
+const DEBTS_LEFT_AT_ONCE: usize = 1_000;
 /// Releases sent again at the same time.
 const AT_ONCE_MAX: usize = 64;
 
@@ -60,12 +62,15 @@ impl Debts {
             is_late: false,
         };
         let mut owed = self.owed();
-        while owed.len() + servers > DEBTS_MAX {
-            let first = owed.iter().min_by_key(|(_, debt)| debt.ends).map(|(key, _)| key.clone());
-            match first {
-                Some(key) => owed.remove(&key),
-                None => break,
-            };
+        if owed.len() + servers > DEBTS_MAX {
+            let mut ends: Vec<Moment> = owed.values().map(|debt| debt.ends).collect();
+            let last = *ends.select_nth_unstable(DEBTS_LEFT_AT_ONCE).1;
+            owed.retain(|_, debt| last < debt.ends);
+            let left = ends.len() - owed.len();
+            tracing::warn!(
+                left,
+                "too many releases have no answer; those of the leases that end first are left"
+            );
         }
         for node in 0..servers {
             let known = owed.get(&(node, held.owner.clone())).is_some_and(|debt| debt.is_late);
@@ -137,6 +142,40 @@ impl Inner {
                     .await;
                 }
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Order;
+    use crate::lease::Ttl;
+    use crate::name::Names;
+
+    #[test]
+    fn debts_are_bounded_and_those_that_end_first_go() {
+        const SERVERS: usize = 3;
+        let debts = Debts::default();
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        let names = Names::try_from("job").unwrap();
+        let leases: Vec<Held> = (0..DEBTS_MAX)
+            .map(|_| Held { names: names.clone(), owner: Owner::random(None), ttl, order: Order::Any })
+            .collect();
+        for (nanos, held) in (1..).zip(&leases) {
+            debts.owe(SERVERS, held, Moment::from_nanos(nanos));
+            let count = debts.owed().len();
+            assert!(count <= DEBTS_MAX, "{count} are owed");
+        }
+        let kept = leases.iter().filter(|held| debts.is_owed(SERVERS - 1, &held.owner)).count();
+        assert!(kept * SERVERS > DEBTS_MAX - 2 * DEBTS_LEFT_AT_ONCE, "only {kept} are kept");
+        let (left, kept) = leases.split_at(leases.len() - kept);
+        for node in 0..SERVERS {
+            assert!(
+                left.iter().all(|held| !debts.is_owed(node, &held.owner)),
+                "one that ends first was kept"
+            );
+            assert!(kept.iter().all(|held| debts.is_owed(node, &held.owner)), "one that ends last was left");
         }
     }
 }

@@ -14,7 +14,9 @@ use crate::owner::Owner;
 const ALIVE: Duration = Duration::from_secs(1);
 /// Most that wait in line for one name.
 const QUEUE_LENGTH_MAX: u32 = 10_000;
-/// Leases that ended are cleared away a few at a time.
+/// One that was silent for so long is forgotten, although nobody asks for its name any more.
+const FORGOTTEN: Duration = Duration::from_secs(60 * 60);
+/// Leases that ended, and waiters that are gone, are cleared away a few at a time.
 const SWEEP: u32 = 16;
 /// One start of the machine has so many fences; all of them together stay below 2^53.
 const FENCES_PER_EPOCH: u64 = 1 << 32;
@@ -115,8 +117,8 @@ impl Table<'_> {
         let Some(lease) = self.lease(name)?.filter(|lease| self.is_valid(lease)) else { return Ok(None) };
         let waiters = self
             .transaction
-            .prepare_cached("SELECT count(*) FROM waiting WHERE name = ?1")?
-            .query_row([name.as_str()], |row| row.get(0))?;
+            .prepare_cached("SELECT count(*) FROM waiting WHERE name = ?1 AND heard_of >= ?2")?
+            .query_row(params![name.as_str(), self.before(ALIVE)], |row| row.get(0))?;
         let owner = Owner::parse(&lease.owner).ok();
         Ok(Some(LeaseView {
             name: name.clone(),
@@ -171,10 +173,9 @@ impl Table<'_> {
 
     /// The first in line that was heard of lately. Whoever was not is dropped from the line.
     fn first_in_line(&self, name: &LockName) -> rusqlite::Result<Option<String>> {
-        let heard_since = self.now.as_nanos().saturating_sub(ALIVE.as_nanos().try_into().unwrap_or(u64::MAX));
         self.transaction
             .prepare_cached("DELETE FROM waiting WHERE name = ?1 AND heard_of < ?2")?
-            .execute(params![name.as_str(), heard_since])?;
+            .execute(params![name.as_str(), self.before(ALIVE)])?;
         self.transaction
             .prepare_cached("SELECT owner FROM waiting WHERE name = ?1 ORDER BY place LIMIT 1")?
             .query_row([name.as_str()], |row| row.get(0))
@@ -224,7 +225,16 @@ impl Table<'_> {
         let mut statement = self.transaction.prepare_cached(
             "DELETE FROM leases WHERE name IN (SELECT name FROM leases WHERE expires_at <= ?1 LIMIT ?2)",
         )?;
-        statement.execute(params![self.now.as_nanos(), SWEEP]).map(drop)
+        statement.execute(params![self.now.as_nanos(), SWEEP])?;
+        let mut statement = self.transaction.prepare_cached(
+            "DELETE FROM waiting WHERE place IN (SELECT place FROM waiting WHERE heard_of < ?1 LIMIT ?2)",
+        )?;
+        statement.execute(params![self.before(FORGOTTEN), SWEEP]).map(drop)
+    }
+
+    /// The time so long ago, in nanoseconds.
+    fn before(&self, time: Duration) -> u64 {
+        self.now.as_nanos().saturating_sub(time.as_nanos().try_into().unwrap_or(u64::MAX))
     }
 
     fn lease(&self, name: &LockName) -> rusqlite::Result<Option<StoredLease>> {
@@ -264,35 +274,69 @@ mod tests {
     use crate::lease::Ttl;
     use crate::name::Names;
 
+    const HOUR: u64 = 3_600_000_000_000;
+
+    fn wanted(name: &str, order: Order) -> Held {
+        Held {
+            names: Names::try_from(name).unwrap(),
+            owner: Owner::random(None),
+            ttl: Ttl::new(Duration::from_secs(60)).unwrap(),
+            order,
+        }
+    }
+
+    fn acquire(connection: &mut Connection, now: u64, held: &Held) -> Option<Fence> {
+        let table = Table { transaction: connection.transaction().unwrap(), now: Moment::from_nanos(now) };
+        let attempt = table.acquire(held).unwrap();
+        table.transaction.commit().unwrap();
+        match attempt {
+            Attempt::Granted(grant) => grant.fences.map(|fences| fences[0]),
+            Attempt::Busy(_) => None,
+        }
+    }
+
     /// The clock of leases counts from the start of the machine, so it begins again with the next.
     #[test]
     fn leases_end_with_the_machine_and_fences_go_on_growing() {
         let mut connection = Connection::open_in_memory().unwrap();
-        let acquire = |connection: &mut Connection, now: u64| {
-            let held = Held {
-                names: Names::try_from("job").unwrap(),
-                owner: Owner::random(None),
-                ttl: Ttl::new(Duration::from_secs(60)).unwrap(),
-                order: Order::Any,
-            };
-            let table =
-                Table { transaction: connection.transaction().unwrap(), now: Moment::from_nanos(now) };
-            let attempt = table.acquire(&held).unwrap();
-            table.transaction.commit().unwrap();
-            match attempt {
-                Attempt::Granted(grant) => grant.fences.map(|fences| fences[0]),
-                Attempt::Busy(_) => None,
-            }
-        };
         let mut last = Some(Fence(0));
         for boot_id in ["first", "second", "third"] {
             prepare(&mut connection, boot_id).unwrap();
-            let fence = acquire(&mut connection, 3_600_000_000_000);
+            let fence = acquire(&mut connection, HOUR, &wanted("job", Order::Any));
             assert!(last < fence, "{last:?}, then {fence:?} after {boot_id} start");
             // Another process opens the file meanwhile, of the same start.
             prepare(&mut connection, boot_id).unwrap();
-            assert_eq!(acquire(&mut connection, 3_600_000_000_001), None, "it is held");
+            let held = acquire(&mut connection, HOUR + 1, &wanted("job", Order::Any));
+            assert_eq!(held, None, "it is held");
             last = fence;
         }
+    }
+
+    /// Those who were killed release nothing, and nobody may ever ask for these names again.
+    #[test]
+    fn what_the_killed_leave_behind_is_not_counted_and_goes() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        prepare(&mut connection, "boot").unwrap();
+        for number in 0..50 {
+            let name = format!("job-{number}");
+            assert!(acquire(&mut connection, HOUR, &wanted(&name, Order::Fifo)).is_some());
+            for _ in 0..2 {
+                assert_eq!(acquire(&mut connection, HOUR, &wanted(&name, Order::Fifo)), None);
+            }
+        }
+        let waiters = |connection: &mut Connection, now: u64| {
+            let table =
+                Table { transaction: connection.transaction().unwrap(), now: Moment::from_nanos(now) };
+            table.view(&LockName::parse("job-7").unwrap()).unwrap().expect("held").waiters
+        };
+        assert_eq!(waiters(&mut connection, HOUR), Some(2));
+        assert_eq!(waiters(&mut connection, HOUR + 2_000_000_000), Some(0), "they ask no more");
+        for number in 0..20 {
+            let other = wanted(&format!("other-{number}"), Order::Any);
+            assert!(acquire(&mut connection, 3 * HOUR, &other).is_some());
+        }
+        let count = "SELECT (SELECT count(*) FROM leases), (SELECT count(*) FROM waiting)";
+        let left: (u32, u32) = connection.query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(left, (20, 0), "leases and waiters");
     }
 }

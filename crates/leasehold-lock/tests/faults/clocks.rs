@@ -1,11 +1,14 @@
 //! Servers whose wall clock is set while locks are held: what is documented is what happens.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_lock::{Acquired, Fence, LeaseState, Locker, LostReason, Redis};
+use leasehold_lock::backend::{Attempt, Backend, Order, Request};
+use leasehold_lock::{Acquired, Fence, LeaseState, Locker, LostReason, Names, Owner, Redis, Settings, Ttl};
 use leasehold_testkit::servers::{ClockShift, Postgres, RedisServer};
 
-use crate::support::{LONG, fenced, granted, in_time, owner_on, redlock, take, until};
+use crate::support::{LONG, fenced, granted, in_line, in_time, owner_on, redlock, take, until};
 
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
@@ -71,6 +74,57 @@ async fn pitfall_15_hour_back_lets_nobody_in_and_the_release_still_works() {
     assert!(matches!(rival, Ok(Acquired::Busy(_))), "{rival:?}");
     drop(guard);
     until("given back in spite of the clock", async || owner_on(&server, "job").is_none()).await;
+}
+
+/// The line goes by the server's clock. A minute forward everybody in it seems to be dead, and they line up anew; an
+/// hour back the dead seem to be alive, and cost a claim each. Either way all get the lock, one at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_19_everybody_in_line_gets_the_lock_although_the_clock_jumps() {
+    for offset in [MINUTE_MS, -HOUR_MS] {
+        let clock = ClockShift::new();
+        let server = RedisServer::options().clock(&clock).start();
+        // Nobody misses a turn for being slow.
+        let redis = Redis::open(&server.url()).unwrap().with_claim_time(Duration::from_secs(2));
+        let store = Arc::new(redis);
+        let locker = Locker::with_settings(store.clone(), Settings::default());
+        // Longer than the jump, which does not end it.
+        let first = granted(locker.acquire("job").ttl(Duration::from_secs(7_200)).no_renewal().await);
+        // It dies at the jump; until then it is heard of, however slow the machine is.
+        let (names, owner) = (Names::try_from("job").unwrap(), Owner::random(None));
+        let dies = Request { names: &names, owner: &owner, ttl: Ttl::new(LONG).unwrap(), order: Order::Fifo };
+        let are_in_line = async |expected: u32| {
+            assert!(matches!(store.try_acquire(&dies).await, Ok(Attempt::Busy(_))));
+            in_line(&server) == expected
+        };
+        assert!(are_in_line(1).await);
+        let (turns, is_held) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let mut waiting = Vec::new();
+        for number in 0..4 {
+            let acquire = locker.acquire("job").ttl(LONG).wait(LONG).in_order();
+            let (turns, is_held) = (turns.clone(), is_held.clone());
+            waiting.push(tokio::spawn(async move {
+                let guard = granted(acquire.await);
+                assert!(!is_held.swap(true, Ordering::SeqCst), "two at a time");
+                turns.lock().unwrap().push(number);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                is_held.store(false, Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }));
+            until("it stands in line", async || are_in_line(number + 2).await).await;
+        }
+        set(&clock, &server, offset);
+        first.release().await.unwrap();
+        for waiter in waiting {
+            in_time("its turn", waiter).await.unwrap();
+        }
+        let mut turns = turns.lock().unwrap().clone();
+        if offset < 0 {
+            assert_eq!(turns, [0, 1, 2, 3], "nobody was taken for dead");
+        }
+        turns.sort_unstable();
+        assert_eq!(turns, [0, 1, 2, 3]);
+        until("nothing is left", async || server.command::<usize>(&["DBSIZE"]) == 0).await;
+    }
 }
 
 /// One of five clocks is wrong: the majority holds, and fences grow.

@@ -23,7 +23,7 @@
 //! | 16 | keys of one lock in different slots | `pitfalls_several`, suite `single::names_with_odd_…` |
 //! | 17 | thousands of keys in one script | here |
 //! | 18 | lost wake-up | `pitfalls_waiting` |
-//! | 19 | queue with dead or cancelled waiters | `pitfalls_waiting`, suite `in_order` |
+//! | 19 | queue with dead or cancelled waiters | `pitfalls_waiting`, `clocks`, suite `in_order` |
 //! | 20 | renewal crosses release | `load` |
 //! | 21 | no answer taken for a loss, or for a success | `pitfalls_unknown` |
 //! | 22 | the holder learns of the loss too late | `pitfalls_unknown`, `paused_holder` |

@@ -8,7 +8,7 @@ use leasehold_lock::{Acquired, Fence, Locker, Redis};
 use leasehold_testkit::Random;
 use leasehold_testkit::servers::{Persistence, Postgres, RedisServer};
 
-use crate::support::{LONG, PATIENCE, fenced, granted, in_time, owner_on, until};
+use crate::support::{LONG, PATIENCE, fenced, granted, in_line, in_time, owner_on, until};
 
 /// The release falls anywhere between "it is taken" and "tell me when it is free". A waiter that misses it
 /// would sit until it looks for itself, which is half a second or more.
@@ -186,9 +186,4 @@ fn locker(server: &RedisServer) -> Locker {
 
 fn subscribers(server: &RedisServer) -> usize {
     server.command::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len()
-}
-
-fn in_line(server: &RedisServer) -> u32 {
-    let queues: Vec<String> = server.command(&["KEYS", "leasehold:queue:*"]);
-    queues.iter().map(|queue| server.command::<u32>(&["ZCARD", queue])).sum()
 }

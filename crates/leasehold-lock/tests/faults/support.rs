@@ -68,6 +68,12 @@ pub(crate) fn owner_on(server: &RedisServer, name: &str) -> Option<String> {
     value.map(|value| value.split('#').next().unwrap_or_default().to_owned())
 }
 
+/// How many stand in line on one server, for whatever name.
+pub(crate) fn in_line(server: &RedisServer) -> u32 {
+    let queues: Vec<String> = server.command(&["KEYS", "leasehold:queue:*"]);
+    queues.iter().map(|queue| server.command::<u32>(&["ZCARD", queue])).sum()
+}
+
 /// How many leases were lost for this reason, as the locker's meters have it.
 pub(crate) fn lost(locker: &Locker, reason: &str) -> u32 {
     let mut registry = prometheus_client::registry::Registry::default();

@@ -94,6 +94,48 @@ async fn pitfall_13_server_restarted_from_an_old_snapshot_goes_on_with_higher_fe
     some_fences(&locker, Some(last)).await;
 }
 
+/// Pitfall 13: a master that was replaced while it ran comes back as a replica, the other one dies, and it is promoted
+/// again. It was never restarted, and has its old epoch if the later one had not come over by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_13_old_master_that_is_promoted_again_begins_a_new_epoch() {
+    for came_over in [false, true] {
+        let (first, mut second) = (RedisServer::start(), RedisServer::start());
+        let postgres = Postgres::start();
+        let (on_first, on_second) = (fenced(&first, &postgres), fenced(&second, &postgres));
+        follow(&second, &first);
+        until("the copy is there", async || is_in_step(&second)).await;
+        let before = some_fences(&on_first, None).await;
+        let () = second.command(&["REPLICAOF", "NO", "ONE"]);
+        // Both are masters for a while.
+        let of_the_second = some_fences(&on_second, Some(before)).await;
+        assert!(
+            some_fences(&on_first, Some(before)).await < of_the_second,
+            "the later epoch is the higher one"
+        );
+        let plain: i64 = second.command(&["INCRBY", PLAIN_COUNTER, "10"]);
+        if came_over {
+            follow(&first, &second);
+            until("the copy is there", async || is_in_step(&first)).await;
+        } else {
+            second.pause();
+            follow(&first, &second);
+        }
+        second.kill9();
+        let () = first.command(&["REPLICAOF", "NO", "ONE"]);
+        assert_eq!(count(&first) > plain, came_over, "the plain counter tells whether the copy was there");
+        some_fences(&on_first, Some(of_the_second)).await;
+    }
+}
+
+/// Makes a server the replica of another one.
+fn follow(replica: &RedisServer, master: &RedisServer) {
+    let () = replica.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+}
+
+fn is_in_step(replica: &RedisServer) -> bool {
+    replica.info("replication", "master_link_status") == "up"
+}
+
 /// Without the authority a server that forgot its epoch grants nothing: never a lock without a fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_authority_nothing_is_granted_and_nothing_is_left() {

@@ -9,8 +9,8 @@ mod peer;
 use std::time::Duration;
 
 use leasehold_lock::backend::Released;
-use leasehold_lock::{Acquired, Guard, LockError, Locker, Redis, Redlock};
-use leasehold_testkit::servers::{RedisServer, independent};
+use leasehold_lock::{Acquired, Epochs, Guard, LockError, Locker, Redis, Redlock};
+use leasehold_testkit::servers::{Postgres, RedisServer, independent};
 
 use peer::Peer;
 
@@ -71,24 +71,59 @@ async fn exclude_each_other(locker: &Locker, peer: &mut Peer) {
     granted(waiting.await.unwrap()).release().await.unwrap();
 }
 
+/// One server that both use.
+fn one() -> [RedisServer; 1] {
+    [RedisServer::start()]
+}
+
+fn plain(servers: &[RedisServer]) -> Locker {
+    Locker::new(Redis::open(&servers[0].url()).unwrap())
+}
+
+/// With fences, the value of the key has the fence behind the token.
+fn fenced(servers: &[RedisServer], postgres: &Postgres) -> Locker {
+    let epochs = Epochs::open(&postgres.url()).unwrap();
+    Locker::new(Redis::open(&servers[0].url()).unwrap().with_epochs(epochs))
+}
+
+/// Our own Redlock uses the same key on every server.
+fn redlock(servers: &[RedisServer]) -> Locker {
+    let addresses: Vec<String> = servers.iter().map(RedisServer::address).collect();
+    Locker::new(Redlock::open(&format!("redlock://{}", addresses.join(","))).unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_py_and_ours_exclude_each_other() {
-    let server = RedisServer::start();
-    let locker = Locker::new(Redis::open(&server.url()).unwrap());
-    exclude_each_other(&locker, &mut Peer::redis_py(&server.url())).await;
+    let server = one();
+    exclude_each_other(&plain(&server), &mut Peer::redis_py(&server[0].url())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_py_and_ours_with_fences_exclude_each_other() {
+    let (server, postgres) = (one(), Postgres::start());
+    exclude_each_other(&fenced(&server, &postgres), &mut Peer::redis_py(&server[0].url())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_redlock_and_ours_exclude_each_other() {
-    let server = RedisServer::start();
-    let locker = Locker::new(Redis::open(&server.url()).unwrap());
-    exclude_each_other(&locker, &mut Peer::node_redlock(&server.url())).await;
+    let server = one();
+    exclude_each_other(&plain(&server), &mut Peer::node_redlock(&server)).await;
 }
 
-/// Our own Redlock uses the same key on every server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_redlock_and_ours_with_fences_exclude_each_other() {
+    let (server, postgres) = (one(), Postgres::start());
+    exclude_each_other(&fenced(&server, &postgres), &mut Peer::node_redlock(&server)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_redlock_and_our_redlock_exclude_each_other() {
     let servers = independent(1);
-    let locker = Locker::new(Redlock::open(&format!("redlock://{}", servers[0].address())).unwrap());
-    exclude_each_other(&locker, &mut Peer::node_redlock(&servers[0].url())).await;
+    exclude_each_other(&redlock(&servers), &mut Peer::node_redlock(&servers)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_redlock_and_our_redlock_over_three_servers_exclude_each_other() {
+    let servers = independent(3);
+    exclude_each_other(&redlock(&servers), &mut Peer::node_redlock(&servers)).await;
 }

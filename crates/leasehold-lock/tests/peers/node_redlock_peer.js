@@ -1,13 +1,13 @@
 // node-redlock's own Redlock over ioredis, told what to do line by line.
 //
-// Argument: the server's URL. Commands: "acquire KEY MILLISECONDS" answers yes or no; "release KEY" answers
+// Arguments: the servers' URLs. Commands: "acquire KEY MILLISECONDS" answers yes or no; "release KEY" answers
 // released or refused.
 const readline = require("node:readline");
 const Redis = require("ioredis");
 const { default: Redlock } = require("redlock");
 
-const client = new Redis(process.argv[2]);
-const redlock = new Redlock([client], { retryCount: 0 });
+const clients = process.argv.slice(2).map((url) => new Redis(url));
+const redlock = new Redlock(clients, { retryCount: 0 });
 redlock.on("error", () => {});
 const locks = new Map();
 
@@ -35,7 +35,7 @@ async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {
     console.log(await answer(line.trim().split(/\s+/)));
   }
-  client.disconnect();
+  for (const client of clients) client.disconnect();
 }
 
 main();

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use leasehold_testkit::servers::RedisServer;
+
 use crate::install;
 
 /// It is killed when this is dropped.
@@ -21,10 +23,11 @@ impl Peer {
         Self::start(command)
     }
 
-    pub(crate) fn node_redlock(url: &str) -> Self {
+    pub(crate) fn node_redlock(servers: &[RedisServer]) -> Self {
         let modules = install::node_redlock().join("node_modules");
         let mut command = Command::new("node");
-        command.arg(script("node_redlock_peer.js")).arg(url).env("NODE_PATH", modules);
+        command.arg(script("node_redlock_peer.js")).args(servers.iter().map(RedisServer::url));
+        command.env("NODE_PATH", modules);
         Self::start(command)
     }
 

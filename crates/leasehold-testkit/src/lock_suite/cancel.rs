@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold_lock::backend::{Released, Renewed};
+use leasehold_lock::backend::{Attempt, Released, Renewed};
 use leasehold_lock::{LockName, Locker, Names, Settings};
 
 use super::{LONG, PATIENCE, Store, ask, granted, held, name, names, owner};
@@ -86,27 +86,40 @@ pub async fn acquisition_dropped_at_any_await_leaves_nothing(store: Store) {
     }
 }
 
-/// Waiting for a taken name, which is released while the other waits.
+/// Waiting for a taken name, which is released while the other waits; in line as well.
 pub async fn waiting_dropped_at_any_await_leaves_nothing(store: Store) {
     let locker = &Locker::with_settings(store.clone(), Settings::default());
-    at_every_await(0, |polls| {
-        let store = &store;
-        async move {
-            let wanted = names(&name("drop-wait"));
-            let other = held(&wanted, &owner(), LONG);
-            granted(ask(store, &other).await);
-            let waiting = polled(polls, async { locker.acquire(wanted.clone()).ttl(LONG).wait(LONG).await });
-            let release = async {
-                tokio::time::sleep(Duration::from_millis(30)).await;
-                store.release(&other).await.unwrap();
-            };
-            let (acquired, ()) = tokio::join!(waiting, release);
-            let finished = acquired.is_some();
-            drop(acquired);
-            (finished, all_free(store, &wanted).await)
+    for in_order in [false, true] {
+        if in_order && !store.keeps_order() {
+            continue;
         }
-    })
-    .await;
+        at_every_await(0, |polls| {
+            let store = &store;
+            async move {
+                let wanted = names(&name("drop-wait"));
+                let other = held(&wanted, &owner(), LONG);
+                granted(ask(store, &other).await);
+                let acquire = locker.acquire(wanted.clone()).ttl(LONG).wait(LONG);
+                let acquire = if in_order { acquire.in_order() } else { acquire };
+                let waiting = polled(polls, acquire.into_future());
+                let release = async {
+                    tokio::time::sleep(Duration::from_millis(30)).await;
+                    store.release(&other).await.unwrap();
+                };
+                let (acquired, ()) = tokio::join!(waiting, release);
+                let finished = acquired.is_some();
+                drop(acquired);
+                let mut taken_for = all_free(store, &wanted).await;
+                if in_order {
+                    // A place in line, and a turn that nobody takes, are over by themselves after a second: half of
+                    // that is too long for them.
+                    taken_for = 2 * (taken_for + nobody_in_line(store, &wanted).await);
+                }
+                (finished, taken_for)
+            }
+        })
+        .await;
+    }
 }
 
 /// What is given back for an acquisition that was dropped must not hit the same owner's next one.
@@ -186,6 +199,25 @@ async fn all_free(store: &Store, names: &Names) -> Duration {
         last = last.max(free(store, name).await);
     }
     last - began
+}
+
+/// How long it takes until the free name can be had and nobody stands in line for it.
+async fn nobody_in_line(store: &Store, names: &Names) -> Duration {
+    let began = Instant::now();
+    let mine = held(names, &owner(), LONG);
+    loop {
+        if let Attempt::Granted(_) = ask(store, &mine).await {
+            let lease = store.inspect(&names.as_slice()[0]).await.expect("the store answers");
+            if lease.expect("it is held").waiters.is_none_or(|waiters| waiters == 0) {
+                break;
+            }
+        }
+        assert!(began.elapsed() < PATIENCE, "a place in line was left");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let took = began.elapsed();
+    store.release(&mine).await.expect("the store answers");
+    took
 }
 
 /// Waits until the name is free, and still free after everything that was on its way has arrived. Returns since

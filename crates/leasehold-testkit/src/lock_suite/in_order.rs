@@ -52,29 +52,43 @@ pub async fn waiters_get_the_lock_in_the_order_they_came(store: Store) {
     assert_eq!(*turns.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
 }
 
-/// A waiter that died in line is passed over: not after its lease, not after seconds each.
+/// Waiters that died in line are passed over, all of them sooner than one that may still be there: not after their
+/// leases, and not after a second each. A machine that is busy with other tests may be late once.
 pub async fn dead_waiter_costs_the_next_one_little(store: Store) {
     if refuses_order(&store).await {
         return;
     }
-    let (name, locker) = (name("dead"), locker(&store));
+    let mut least = Duration::MAX;
+    for _ in 0..3 {
+        least = least.min(cost_of_the_dead(&store).await);
+        if least < Duration::from_secs(1) {
+            return;
+        }
+    }
+    panic!("the dead cost {least:?}");
+}
+
+/// How long the next in line waits after the release when five before it have died.
+async fn cost_of_the_dead(store: &Store) -> Duration {
+    let (name, locker) = (name("dead"), locker(store));
     let acquired = locker.acquire(names(&name)).ttl(LONG).in_order().await.unwrap();
     let first = acquired.granted().expect("free");
-    // These ask once and are never heard of again.
-    for _ in 0..5 {
-        let dead = in_order(held(&names(&name), &owner(), LONG));
-        assert!(matches!(ask(&store, &dead).await, Attempt::Busy(_)));
+    // These ask once and are never heard of again; the next one goes on asking.
+    let next = owner();
+    for asks in [owner(), owner(), owner(), owner(), owner(), next.clone()] {
+        let waits = in_order(held(&names(&name), &asks, LONG));
+        assert!(matches!(ask(store, &waits).await, Attempt::Busy(_)));
     }
-    let waiter = tokio::spawn({
-        let (locker, name) = (locker.clone(), name.clone());
-        async move { locker.acquire(names(&name)).ttl(LONG).wait(LONG).in_order().await }
-    });
-    in_line(&store, &name, 6).await;
+    let acquire = locker.acquire(names(&name)).owner(next).ttl(LONG).wait(LONG).in_order();
+    let waiter = tokio::spawn(acquire.into_future());
+    // For so long whoever says nothing may still be there.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
     let began = Instant::now();
     first.release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap().granted().expect("its turn");
-    assert!(began.elapsed() < PATIENCE, "the dead cost {:?}", began.elapsed());
+    let cost = began.elapsed();
     guard.release().await.unwrap();
+    cost
 }
 
 /// Whoever gives up does not stand in the way.

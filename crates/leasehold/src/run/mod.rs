@@ -46,7 +46,7 @@ The command runs in a process group of its own. Its environment has:
 
 When the lease cannot be renewed, the group gets SIGTERM while a third of the lease (--grace at most) is left, and
 SIGKILL before anybody else can have the lock. When the lock is gone already, or this program is killed, it gets
-SIGKILL at once. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the group.
+SIGKILL at once. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to the group.
 
 Exit status: the command's own, or 128 + n when signal n ended it; 126 when it cannot be run, 127 when it is not
 found; 96 when the store or the setup refuses, 97 when somebody else has the lock, 98 when the lock was lost or

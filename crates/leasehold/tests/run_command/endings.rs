@@ -24,7 +24,7 @@ fn stdin_stdout_and_the_exit_code_are_the_commands() {
 #[test]
 fn signals_are_passed_on_to_the_command() {
     let stage = Stage::new(Store::sqlite());
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2] {
         let _ = std::fs::remove_file(stage.path("ready"));
         let number = signal.as_raw();
         let traps = (1..16).filter(|n| *n != 9).map(|n| format!("trap 'exit {}' {n}; ", 50 + n));

@@ -7,6 +7,9 @@ use rustix::process::Signal;
 
 use crate::stage::{Stage, Store};
 
+/// Where the documents have the program.
+const INSTALLED: &str = "/usr/local/bin/leasehold";
+
 fn leasehold(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_leasehold")).args(args).output().unwrap()
 }
@@ -105,6 +108,24 @@ fn without_a_store_it_is_a_file_of_this_user_wherever_it_is_started() {
     assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
 }
 
+/// cron's own PATH is `/usr/bin:/bin`, where hardly anybody has it.
+#[test]
+fn the_crontabs_of_the_documents_say_where_the_program_is() {
+    let pages =
+        [include_str!("../../../../docs/running-jobs.md"), include_str!("../../../../docs/locks-recipes.md")];
+    let is_time =
+        |field: &&str| field.chars().all(|letter| letter.is_ascii_digit() || "*/,-".contains(letter));
+    let mut jobs = 0;
+    for line in pages.iter().flat_map(|page| page.lines()).filter(|line| line.contains("leasehold run")) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        if fields.len() > 5 && fields[..5].iter().all(is_time) {
+            jobs += 1;
+            assert_eq!(fields[5], INSTALLED, "{line}");
+        }
+    }
+    assert!(jobs >= 4, "the pages have changed: {jobs} lines");
+}
+
 /// The line of the documents, run as cron runs it: by `sh`, with next to nothing in the environment.
 #[test]
 fn the_crontab_of_the_documents_is_quiet_while_the_run_before_is_busy() {
@@ -114,7 +135,7 @@ fn the_crontab_of_the_documents_is_quiet_while_the_run_before_is_busy() {
     let home = tempfile::tempdir().unwrap();
     let job = |script: &str| {
         let words = format!("sh -c '{script}'");
-        let line = documented.replace("leasehold", env!("CARGO_BIN_EXE_leasehold"));
+        let line = documented.replace(INSTALLED, env!("CARGO_BIN_EXE_leasehold"));
         let line = line.replace("/usr/local/bin/sync.sh", &words);
         assert!(line.contains(&words) && line.starts_with('/'), "the line has changed: {line}");
         let mut cron = Command::new("/bin/sh");

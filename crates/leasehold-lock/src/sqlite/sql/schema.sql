@@ -22,3 +22,4 @@ CREATE TABLE IF NOT EXISTS waiting (
     heard_of INTEGER NOT NULL,
     UNIQUE (name, owner)
 );
+CREATE INDEX IF NOT EXISTS waiting_by_sign ON waiting (heard_of);
