@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::house::{House, Person, rules};
 
-#[tokio::test]
-async fn two_browsers_fight_for_one_seat_and_the_loser_is_offered_others_nearby() {
+/// Two browsers want one seat; the other one presses the button at once, or when it has heard of the first one's hold.
+async fn fight(hears_first: bool) {
     let house = House::open();
     house.sell("gala", 0, rules(120)).await;
     let mut one = house.visitor("gala", Screen::DESKTOP).await;
@@ -18,9 +18,15 @@ async fn two_browsers_fight_for_one_seat_and_the_loser_is_offered_others_nearby(
         buyer.click_seat("A-3-5").await;
         buyer.until("document.querySelectorAll('.chip').length === 1").await;
     }
-    // Both press the button at the same time. Whoever hears of the other's hold first cannot press it any more.
+    // Whoever hears of the other's hold first cannot press the button any more.
     let press = "document.getElementById('hold-chosen').click();";
-    tokio::join!(one.run(press), other.run(press));
+    if hears_first {
+        one.run(press).await;
+        other.until_sees("A-3-5", "held").await;
+        other.run(press).await;
+    } else {
+        tokio::join!(one.run(press), other.run(press));
+    }
     let settled = "document.getElementById('countdown') || document.querySelector('.offers button')";
     one.until(settled).await;
     other.until(settled).await;
@@ -39,6 +45,39 @@ async fn two_browsers_fight_for_one_seat_and_the_loser_is_offered_others_nearby(
     assert_eq!(house.seats("gala").await, (78, 2, 0));
     one.assert_no_complaints().await;
     other.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn two_browsers_fight_for_one_seat_and_the_loser_is_offered_others_nearby() {
+    fight(false).await;
+}
+
+#[tokio::test]
+async fn whoever_hears_of_it_before_the_click_is_offered_others_nearby_too() {
+    fight(true).await;
+}
+
+#[tokio::test]
+async fn a_seat_that_was_refused_is_not_offered_again_though_the_map_still_shows_it_as_free() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.click_seat("A-3-5").await;
+    // The refusal arrives, and the stream has nothing of it yet.
+    let refuse = "const send = window.fetch;
+        window.fetch = async () => {
+          window.fetch = send;
+          return new Response(JSON.stringify({ code: 'seat-taken', seats: ['A-3-5'] }), { status: 409 });
+        };
+        document.getElementById('hold-chosen').click();";
+    buyer.run(refuse).await;
+    buyer.until_says("Taken a moment ago").await;
+    assert_eq!(buyer.sees("A-3-5").await, "free");
+    let offers = buyer.run("return document.querySelector('.offers').innerText;").await;
+    assert!(!offers.as_str().unwrap().contains("row 3 · 5"), "{offers}");
+    buyer.click(".offers button").await;
+    buyer.until_there("#countdown").await;
+    buyer.assert_no_complaints().await;
 }
 
 async fn has_hold(buyer: &mut Person) -> bool {
