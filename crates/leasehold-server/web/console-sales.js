@@ -1,15 +1,16 @@
 // Sales: how each event stands, and what goes on, second by second.
 
 import { chart, short } from './chart.js';
-import { make, write } from './dom.js';
+import { make, write, writeOrHide } from './dom.js';
 
 export function salesView(desk) {
   const name = make('h3', { id: 'event-name' });
+  const stale = make('p.stale', { id: 'stale', hidden: true });
   // What the event's own stream tells; refusals and times are counted by the server, for all events together.
   const own = group('event-sales', [['granted', 'Holds granted', 'per second'], ['sold', 'Sold', 'per second'], ['expired', 'Expired', 'per second'], ['held', 'In carts', 'now'], ['owned', 'Sold', 'in all']], [
     { title: 'Holds per second', series: [{ key: 'granted', name: 'Granted', colour: 'c1' }, { key: 'sold', name: 'Sold', colour: 'c2' }, { key: 'expired', name: 'Expired', colour: 'c4', dashed: true }] },
     { title: 'Seats and places', series: [{ key: 'owned', name: 'Sold', colour: 'c2' }, { key: 'held', name: 'In carts', colour: 'c4' }, { key: 'free', name: 'Free', colour: 'c3', dashed: true }] },
-  ], name);
+  ], make('div.head', {}, name, stale));
   // In a rush thousands are refused for each one that is granted, so they have a scale of their own.
   const server = group('server-sales', [['granted', 'Holds granted'], ['refused', 'Refused'], ['sold', 'Sold'], ['expired', 'Expired']].map((tile) => [...tile, 'per second']), [
     { title: 'Holds per second', series: [{ key: 'granted', name: 'Granted', colour: 'c1' }, { key: 'sold', name: 'Sold', colour: 'c2' }, { key: 'expired', name: 'Expired', colour: 'c4', dashed: true }] },
@@ -46,6 +47,11 @@ export function salesView(desk) {
   function chosen() {
     events();
     write(name, desk.events.find(({ id }) => id === desk.event)?.name ?? desk.event);
+    tally();
+  }
+
+  function tally() {
+    writeOrHide(stale, desk.tally.stale);
     own.update(desk.tally.samples);
   }
 
@@ -60,7 +66,7 @@ export function salesView(desk) {
     ],
     events: chosen,
     chosen,
-    tally: () => own.update(desk.tally.samples),
+    tally,
     sample: () => server.update(desk.metrics.samples),
   };
 }

@@ -2,9 +2,10 @@
 
 import './seat-map.js';
 import { ask } from './api.js';
-import { clock, every, make, random, write } from './dom.js';
+import { clock, every, make, random, write, writeOrHide } from './dom.js';
 import { askFor } from './console-dialog.js';
 import { tenures, time, what, who } from './log-words.js';
+import { staleWords } from './words.js';
 
 const HOLDS_SHOWN_MAX = 100;
 const HOLDS_INTERVAL_MS = 2_000;
@@ -14,6 +15,7 @@ const TICK_MS = 500;
 
 export function seatsView(desk) {
   const map = make('seat-map', { look: true, id: 'map', 'aria-label': 'Seat map' });
+  const stale = make('p.stale', { id: 'stale', hidden: true });
   const kind = make('select.input', { id: 'find-kind', 'aria-label': 'Find by' }, [['seat', 'Seat'], ['holder', 'Holder'], ['order', 'Order or payment'], ['hold', 'Hold']].map(([value, name]) => make('option', { value }, name)));
   const text = make('input.input', { id: 'find-text', 'aria-label': 'What to find', autocomplete: 'off', spellcheck: 'false', placeholder: '104-3-7' });
   const form = make('form.find', { on: { submit: (event) => { event.preventDefault(); find(kind.value, text.value.trim()); } } }, kind, text, make('button.button.primary', { type: 'submit', id: 'find' }, 'Find'));
@@ -30,6 +32,7 @@ export function seatsView(desk) {
     text.value = detail.seat;
     find('seat', detail.seat);
   });
+  map.addEventListener('seat-map-connection', () => writeOrHide(stale, staleWords(map)));
   // What is shown of a seat is read again when something happened, but not for every change of a busy sale.
   map.addEventListener('seat-map-change', ({ detail }) => {
     if (asked?.kind !== 'seat' || rereading !== 0 || detail.seats?.includes(asked.text) === false) return;
@@ -195,7 +198,7 @@ export function seatsView(desk) {
     elements: [
       make('h2.unseen', {}, 'Seats and log'),
       make('div.split', {},
-        make('div.left', {}, make('div.card.flush', {}, map), make('section.card', {}, make('div.head', {}, make('h3', {}, 'Held right now'), count), make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'Holds' }, make('table', {}, make('thead', {}, make('tr', {}, ['Holder', 'What', 'State', 'Left'].map((head, place) => make('th', { scope: 'col', class: place === 3 ? 'number' : null }, head)))), rows)))),
+        make('div.left', {}, make('div.card.flush', {}, map, stale), make('section.card', {}, make('div.head', {}, make('h3', {}, 'Held right now'), count), make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'Holds' }, make('table', {}, make('thead', {}, make('tr', {}, ['Holder', 'What', 'State', 'Left'].map((head, place) => make('th', { scope: 'col', class: place === 3 ? 'number' : null }, head)))), rows)))),
         make('div.right', {}, make('section.card', {}, make('h3', {}, 'Find'), form), answer)),
     ],
     chosen,

@@ -7,7 +7,7 @@ import { chooseView, shortly } from './choose-view.js';
 import { holdView } from './hold-view.js';
 import { doneView, payingView, tillView } from './pay-view.js';
 import { outcome } from './bank.js';
-import { make, plural, write } from './dom.js';
+import { make, plural, write, writeOrHide } from './dom.js';
 import { staleWords, wordsFor } from './words.js';
 
 const TICK_MS = 250;
@@ -268,8 +268,7 @@ function mineChanged(kind) {
 function connected(state) {
   at('connection').dataset.state = state;
   write(at('connection-words'), CONNECTIONS[state]);
-  at('stale').hidden = state !== 'behind' || map.event === null;
-  write(at('stale'), staleWords(map.staleMs));
+  writeOrHide(at('stale'), map.event === null ? null : staleWords(map));
   view?.update(state);
   if (state === 'missing' && map.event === null) {
     write(at('name'), 'No such event');

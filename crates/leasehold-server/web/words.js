@@ -53,8 +53,13 @@ export function wordsFor(problem, { limit = 0 } = {}) {
   }
 }
 
-/** Above the map while it may be old: the connection is lost, or the server has lost its own. */
-export function staleWords(staleMs) {
+/**
+ * Above what may be old: the connection is lost, or the server has lost its own. Null while it is not.
+ *
+ * @param {{connection: string, staleMs: number}} live a map, or what it is drawn from
+ */
+export function staleWords({ connection, staleMs }) {
+  if (connection !== 'behind') return null;
   if (staleMs === 0) return 'Reconnecting. What you see may be out of date.';
   const seconds = Math.round(staleMs / 1000);
   const ago = seconds < 120 ? plural(seconds, 'second') : plural(Math.round(seconds / 60), 'minute');

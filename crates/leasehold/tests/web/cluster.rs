@@ -146,5 +146,25 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
         .until("Number(document.querySelector('[data-of=leasehold_ledger_lost_total]')?.textContent) >= 1")
         .await;
     operator.until("document.getElementById('replicas-unknown').hidden").await;
+
+    // What is drawn of the event is old while the ledger is gone, and says so, though this server answers.
+    operator.click(".tabs a[href='#seats']").await;
+    operator.until("document.getElementById('map')?.connection === 'live'").await;
+    let pill =
+        |state: &str| format!("document.getElementById('connection').dataset.state === {state:?}");
+    operator.until(&pill("live")).await;
+    for view in ["seats", "sales"] {
+        operator.click(&format!(".tabs a[href='#{view}']")).await;
+        operator.until_there(&format!("#view[data-showing={view}]")).await;
+        operator.until("document.getElementById('stale').hidden").await;
+        ledger.kill9();
+        operator.until_there("#stale").await;
+        operator.until_says("This is how it stood").await;
+        operator.until(&pill("behind")).await;
+        assert_accessible(&mut operator, "an old map or old figures").await;
+        ledger.restart();
+        operator.until("document.getElementById('stale').hidden").await;
+        operator.until(&pill("live")).await;
+    }
     operator.assert_no_complaints().await;
 }
