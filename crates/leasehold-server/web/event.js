@@ -210,7 +210,7 @@ async function refused(problem, { wanted = [], items = [] } = {}) {
   } else if (problem.code === 'hold-state') {
     await check();
   }
-  notice({ ...wordsFor(problem, { limit }), offers });
+  notice({ ...wordsFor(problem, { limit, best: items[0]?.best }), offers });
   view?.update(map.connection);
 }
 

@@ -154,24 +154,34 @@ async fn every_other_refusal_has_its_words_too() {
     buyer.assert_no_complaints().await;
 }
 
+/// The forty seats of a section.
+fn seats_of(section: &str) -> impl Iterator<Item = String> {
+    (1..=4).flat_map(move |row| (1..=10).map(move |seat| format!("{section}-{row}-{seat}")))
+}
+
+/// Somebody else takes all of these at once.
+async fn hold_all(house: &House, seats: impl Iterator<Item = String>) {
+    let items: Vec<_> = seats.map(|seat| json!({"seat": seat})).collect();
+    let body = json!({"items": items, "holder": "somebody"});
+    let held = house.client().send(Request::post("/v1/events/gala/holds", &body)).await.unwrap();
+    assert_eq!(held.status, 201);
+}
+
 #[tokio::test]
 async fn best_seats_that_are_not_together_and_seats_beyond_the_most_are_said() {
     let house = House::open();
     house.sell("gala", 0, rules(120)).await;
     // All of section A but one seat.
-    let items: Vec<_> =
-        (1..=4).flat_map(|row| (1..=10).map(move |seat| format!("A-{row}-{seat}"))).skip(1).collect();
-    let items: Vec<_> = items.into_iter().map(|seat| json!({"seat": seat})).collect();
-    let body = json!({"items": items, "holder": "somebody"});
-    let held = house.client().send(Request::post("/v1/events/gala/holds", &body)).await.unwrap();
-    assert_eq!(held.status, 201);
+    hold_all(&house, seats_of("A").skip(1)).await;
     let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
     buyer.expect_in_log("status of 409");
     buyer.click("input[name=way][value=best]").await;
     buyer.run("document.getElementById('where').value = 'A';").await;
     buyer.click("#hold-best").await;
     buyer.until_says("No such seats together").await;
-    buyer.until_says("39 are in other people’s carts").await;
+    buyer
+        .until_says("Section A has no 2 free seats together. 41 places are free in the whole venue. 39 are in")
+        .await;
     // The offer looks everywhere, and finds them in the other section.
     buyer.until("document.querySelector('.offers button')?.textContent === 'Look in all sections'").await;
     buyer.click(".offers button").await;
@@ -185,6 +195,22 @@ async fn best_seats_that_are_not_together_and_seats_beyond_the_most_are_said() {
     }
     buyer.until_says("That is the most at once").await;
     buyer.until("document.querySelectorAll('.chip').length === 2").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn best_seats_of_a_venue_without_a_free_one_are_sold_out_for_now() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    hold_all(&house, seats_of("A")).await;
+    hold_all(&house, seats_of("B")).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 409");
+    buyer.click("input[name=way][value=best]").await;
+    buyer.click("#hold-best").await;
+    buyer.until_says("Sold out for now").await;
+    buyer.until_says("Nothing is free right now. 80 are in other people’s carts").await;
+    assert_eq!(buyer.run("return document.querySelectorAll('.offers button').length;").await, 0);
     buyer.assert_no_complaints().await;
 }
 
