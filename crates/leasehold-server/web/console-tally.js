@@ -1,11 +1,10 @@
 // One event's sales, second by second: counted from its own stream of changes, which is the same on every server.
 
+import { add } from './chart.js';
 import { LiveEvent } from './seat-map-live.js';
 import { staleWords } from './words.js';
 
 const INTERVAL_MS = 1_000;
-/** Five minutes. */
-const SAMPLES_MAX = 300;
 const COUNTED = { 'hold.created': 'granted', 'booking.created': 'sold', 'hold.expired': 'expired' };
 
 export class Tally extends EventTarget {
@@ -68,8 +67,7 @@ export class Tally extends EventTarget {
     // A second in which the stream was away is a gap, and none in which nothing was sold.
     const rates = Object.entries(this.#counted).map(([key, count]) => [key, this.#isWhole ? count / seconds : null]);
     const sum = (key) => counts[key] + pools.reduce((all, pool) => all + pool[key], 0);
-    this.samples.push({ at: Date.now(), ...Object.fromEntries(rates), held: sum('held'), owned: sum('sold'), free: sum('free') });
-    if (this.samples.length > SAMPLES_MAX) this.samples.shift();
+    this.samples = add(this.samples, { at: Date.now(), ...Object.fromEntries(rates), held: sum('held'), owned: sum('sold'), free: sum('free') });
     this.#begin(true);
   }
 }

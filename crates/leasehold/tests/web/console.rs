@@ -284,6 +284,35 @@ async fn the_chosen_events_own_sales_are_drawn_and_no_other_events() {
 }
 
 #[tokio::test]
+async fn seconds_without_an_answer_are_a_gap_as_long_as_they_were() {
+    let mut house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut operator = operator(&house, "sales", "gala", Screen::DESKTOP).await;
+    operator.expect_in_log("net::ERR_");
+    let lines = ["#event-sales .chart:last-child path.line", "#server-sales path.line"];
+    for line in lines {
+        operator.until(&format!("document.querySelector({line:?}).getAttribute('d').includes('L')")).await;
+    }
+    house.server.kill9();
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    house.come_back();
+    for line in lines {
+        // The widest gap between two parts of the line, in seconds of the axis below it.
+        let gap = format!(
+            "((line) => {{
+               const parts = line.getAttribute('d').slice(1).split('M').map((part) => part.split('L').map(parseFloat));
+               const across = line.ownerSVGElement.querySelector('.grid line');
+               const span = parseInt(line.ownerSVGElement.querySelector('text[text-anchor=start]').textContent);
+               const pixels = Math.max(0, ...parts.slice(1).map((part, place) => part[0] - parts[place].at(-1)));
+               return pixels / (across.x2.baseVal.value - across.x1.baseVal.value) * span;
+             }})(document.querySelector({line:?}))"
+        );
+        operator.until(&format!("{gap} >= 5")).await;
+    }
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn locks_are_listed_with_owner_age_fence_waiters_and_advice() {
     let house = House::open();
     let mut client = house.client();
