@@ -268,7 +268,7 @@ function mineChanged(kind) {
 function connected(state) {
   at('connection').dataset.state = state;
   write(at('connection-words'), CONNECTIONS[state]);
-  writeOrHide(at('stale'), map.event === null ? null : staleWords(map));
+  writeOrHide(at('stale'), staleWords(map));
   view?.update(state);
   if (state === 'missing' && map.event === null) {
     write(at('name'), 'No such event');

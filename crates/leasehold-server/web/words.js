@@ -57,12 +57,14 @@ export function wordsFor(problem, { limit = 0, best = { count: 1 } } = {}) {
 }
 
 /**
- * Above what may be old: the connection is lost, or the server has lost its own. Null while it is not.
+ * Above what may be old, or is not there yet: the connection is lost, or the server has lost its own. Null while all is well.
  *
- * @param {{connection: string, staleMs: number}} live a map, or what it is drawn from
+ * @param {{connection: string, staleMs: number, event: object | null}} live a map, or what it is drawn from
  */
-export function staleWords({ connection, staleMs }) {
+export function staleWords({ connection, staleMs, event }) {
+  if (connection === 'missing' && event !== null) return 'This event is not here any more. What you see is old.';
   if (connection !== 'behind') return null;
+  if (event === null) return 'The ticket server does not answer. This page keeps asking.';
   if (staleMs === 0) return 'Reconnecting. What you see may be out of date.';
   const seconds = Math.round(staleMs / 1000);
   const ago = seconds < 120 ? plural(seconds, 'second') : plural(Math.round(seconds / 60), 'minute');

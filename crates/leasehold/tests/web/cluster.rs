@@ -94,6 +94,25 @@ async fn a_buyer_is_told_that_the_map_is_old_while_the_ledger_is_gone() {
 }
 
 #[tokio::test]
+async fn whoever_comes_while_the_server_knows_nothing_reads_that_it_does_not_answer() {
+    let (mut ledger, gate) = (Postgres::start(), RedisServer::start());
+    let server = serve(&ledger, &gate);
+    ledger.kill9();
+    let mut buyer = Person::sit_down(Screen::PHONE).await;
+    buyer.expect_in_log("status of 503");
+    buyer.open(&format!("http://{}/events/gala", server.address())).await;
+    buyer.until_there("#stale").await;
+    buyer.until_says("The ticket server does not answer. This page keeps asking.").await;
+    assert_accessible(&mut buyer, "nothing to show").await;
+    ledger.restart();
+    // It kept asking, and knows now that there is none.
+    buyer.expect_in_log("status of 404");
+    buyer.until_says("There is no such event").await;
+    assert_eq!(buyer.run("return document.getElementById('stale').hidden;").await, true);
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     let (mut ledger, mut gate) = (Postgres::start(), RedisServer::start());
     let (first, mut second) = (serve(&ledger, &gate), serve(&ledger, &gate));

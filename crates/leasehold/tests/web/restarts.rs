@@ -42,6 +42,25 @@ async fn a_page_outlives_its_server_with_the_hold_and_without_lying() {
 }
 
 #[tokio::test]
+async fn an_event_that_is_not_there_any_more_is_not_shown_as_if_it_were() {
+    let mut house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("net::ERR_");
+    buyer.expect_in_log("status of 404");
+    house.server.kill9();
+    house.come_back_empty();
+    buyer.until("document.getElementById('connection').dataset.state === 'missing'").await;
+    buyer.until_there("#stale").await;
+    buyer.until_says("This event is not here any more. What you see is old.").await;
+    // Put on sale again, it is read anew.
+    house.sell("gala", 0, rules(300)).await;
+    buyer.until("document.getElementById('stale').hidden").await;
+    buyer.take(&["A-1-1"]).await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn what_happened_while_the_connection_was_cut_arrives_when_it_is_back() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;
