@@ -56,6 +56,7 @@ const FILES: &[(&str, &str, &[u8])] = &files![
     "console.html": HTML,
     "console.js": SCRIPT,
     "dom.js": SCRIPT,
+    "event-first.js": SCRIPT,
     "event.css": STYLE,
     "event.html": HTML,
     "event.js": SCRIPT,
