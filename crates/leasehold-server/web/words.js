@@ -4,15 +4,16 @@ import { plural } from './dom.js';
 
 /**
  * @param {{code: string, document: any}} problem
- * @param {{limit?: number, best?: {count: number, section?: string}}} context the event's rules, and which best seats were asked for
+ * @param {{limit?: number, best?: {count: number, section?: string}, nameOf: (seat: string) => string}} context the event's
+ *   rules, which best seats were asked for, and what seats are called
  * @returns {{title: string, text: string, tone: 'warn' | 'bad' | 'calm'}}
  */
-export function wordsFor(problem, { limit = 0, best = { count: 1 } } = {}) {
+export function wordsFor(problem, { limit = 0, best = { count: 1 }, nameOf }) {
   const document = problem.document ?? {};
   switch (problem.code) {
     case 'seat-taken': {
       const taken = document.seats ?? [];
-      const which = taken.length === 1 ? `Seat ${taken[0]} was` : `${plural(taken.length, 'of your seats was', 'of your seats were')}`;
+      const which = taken.length === 1 ? `${nameOf(taken[0])} was` : `${plural(taken.length, 'of your seats was', 'of your seats were')}`;
       return { tone: 'warn', title: 'Taken a moment ago', text: `${which} taken by someone else just now. Nothing is held for you yet.` };
     }
     case 'sold-out': {
