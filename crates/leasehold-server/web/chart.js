@@ -63,11 +63,11 @@ export function chart({ title, unit = '', series }) {
   return { element, update };
 }
 
-/** The next round number. */
+/** The next round number, or one that is a little less: there is some room above the scale. */
 function nice(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power >= value) * power;
+  return [1, 1.2, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power * 1.04 >= value) * power;
 }
 
 export function short(value) {
