@@ -191,6 +191,92 @@ async fn best_seats_that_are_not_together_are_said() {
     buyer.assert_no_complaints().await;
 }
 
+/// From now on every request of this page to such a path that changes something is answered so, or not at all; and it
+/// does not wait long before it asks again.
+async fn answer_all(buyer: &mut Person, path: &str, answer: Option<(u16, &str)>) {
+    let answer = match answer {
+        Some((status, code)) => {
+            format!("return new Response(JSON.stringify({{ code: {code:?} }}), {{ status: {status} }});")
+        }
+        None => "throw new TypeError('no connection');".to_owned(),
+    };
+    let script = format!(
+        "window.send ??= window.fetch;
+         window.wait ??= window.setTimeout;
+         window.setTimeout = (work, ms) => window.wait(work, ms < 6_000 ? ms / 50 : ms);
+         window.fetch = async (path, options) => {{
+           if (['GET', undefined].includes(options?.method) || !path.endsWith({path:?})) return window.send(path, options);
+           {answer}
+         }};"
+    );
+    buyer.run(&script).await;
+}
+
+async fn answer_again(buyer: &mut Person) {
+    buyer.run("window.fetch = window.send; window.setTimeout = window.wait;").await;
+}
+
+#[tokio::test]
+async fn a_server_that_stays_busy_or_silent_has_its_words_and_nothing_is_lost() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.click_seat("A-1-1").await;
+    for (answer, words) in [
+        (Some((503, "overloaded")), "Very busy right now"),
+        (Some((429, "quota-exceeded")), "Very busy right now"),
+        (Some((503, "outcome-unknown")), "No connection"),
+        (None, "No connection"),
+    ] {
+        answer_all(&mut buyer, "/holds", answer).await;
+        buyer.click("#hold-chosen").await;
+        buyer.until_says(words).await;
+        answer_again(&mut buyer).await;
+        buyer.run("document.querySelector('#notice').hidden = true;").await;
+    }
+    buyer.click("#hold-chosen").await;
+    buyer.until_there("#countdown").await;
+    assert_eq!(house.seats("gala").await, (79, 1, 0), "asked five times, held once");
+
+    buyer.click("#pay").await;
+    answer_all(&mut buyer, "/payment", Some((429, "payments-busy"))).await;
+    buyer.click("#pay-now").await;
+    buyer.until_says("Very busy right now").await;
+    // The bank has paid, and the server cannot be told.
+    answer_all(&mut buyer, "/confirm", None).await;
+    buyer.click("#pay-now").await;
+    buyer.until("document.querySelector('.offers button')?.textContent === 'Ask again'").await;
+    buyer.until_says("No connection").await;
+    answer_again(&mut buyer).await;
+    buyer.click(".offers button").await;
+    buyer.until_there("#done").await;
+    assert_eq!(house.seats("gala").await, (79, 0, 1));
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn no_more_time_where_none_can_be_added_and_words_where_it_was_added_elsewhere() {
+    let house = House::open();
+    house.sell("gala", 0, PolicySpec { extends_max: Some(0), ..rules(120) }).await;
+    house.sell("opera", 0, PolicySpec { extends_max: Some(1), ..rules(120) }).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 409");
+    buyer.take(&["A-1-1"]).await;
+    assert_eq!(buyer.run("return document.getElementById('extend').disabled;").await, true);
+
+    buyer.open(&house.url("/events/opera")).await;
+    buyer.until_there("#hold-chosen").await;
+    buyer.take(&["A-1-1"]).await;
+    let elsewhere =
+        "const { hold_id, secret } = JSON.parse(localStorage.getItem('leasehold:cart:opera'));
+        const headers = { 'content-type': 'application/json', 'hold-secret': secret };
+        return (await fetch(`/v1/holds/${hold_id}`, { method: 'PATCH', headers, body: '{\"extend_ms\": 130000}' })).status;";
+    assert_eq!(buyer.run(elsewhere).await, 200);
+    buyer.click("#extend").await;
+    buyer.until_says("No more time can be added").await;
+    buyer.assert_no_complaints().await;
+}
+
 #[tokio::test]
 async fn best_seats_of_a_venue_without_a_free_one_are_sold_out_for_now() {
     let house = House::open();
