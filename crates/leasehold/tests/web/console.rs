@@ -101,7 +101,7 @@ async fn a_late_payer_reads_that_the_money_came_too_late() {
     assert_eq!(client.send(begin.secret(secret.clone())).await.unwrap().status, 200);
     let revoke = Request::post(format!("/v1/holds/{}/revoke", late.hold_id), &json!({}));
     assert_eq!(client.send(revoke).await.unwrap().status, 200);
-    house.hold("gala", ItemSpec::seat("A-1-2"), "grace").await;
+    let held = house.hold("gala", ItemSpec::seat("A-1-2"), "grace").await;
     let confirm =
         Request::post(format!("/v1/holds/{}/confirm", late.hold_id), &json!({"payment_ref": "pay-1"}));
     assert_eq!(client.send(confirm.secret(secret)).await.unwrap().status, 409);
@@ -112,7 +112,15 @@ async fn a_late_payer_reads_that_the_money_came_too_late() {
     operator.until_says("Payment came too late · ada").await;
     let fate = "document.querySelector('#fates li:last-child').innerText";
     operator.until(&format!("{fate}.includes('the money came too late and is to be given back')")).await;
-    operator.until("document.querySelector('#owner').innerText.includes('left)')").await;
+    // Until when, by the operator's own clock, and how long that is.
+    let until = format!(
+        "document.querySelector('#owner').innerText.includes(new Date({:?}).toLocaleTimeString('en-GB'))",
+        held.expires_at
+    );
+    operator.until(&until).await;
+    let left = "document.querySelector('#owner [data-ends]').textContent";
+    let shown = operator.run(&format!("return {left};")).await;
+    operator.until(&format!("{left} !== {shown} && /^\\d:\\d\\d$/.test({left})")).await;
     operator.assert_no_complaints().await;
 }
 
@@ -320,6 +328,26 @@ async fn seconds_without_an_answer_are_a_gap_as_long_as_they_were() {
 }
 
 #[tokio::test]
+async fn more_events_than_fit_a_page_are_shown_when_asked_for() {
+    let house = House::open();
+    for number in 0..101 {
+        let event = leasehold_api::CreateEvent {
+            id: format!("evening-{number}"),
+            pools: vec![leasehold_api::PoolSpec { id: "floor".to_owned(), capacity: 1 }],
+            ..leasehold_api::CreateEvent::default()
+        };
+        house.create(&event).await;
+    }
+    let mut operator = operator(&house, "sales", "arena", Screen::DESKTOP).await;
+    let rows = |count: usize| format!("document.querySelectorAll('#view tbody tr').length === {count}");
+    operator.until(&rows(100)).await;
+    operator.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'More events').click();").await;
+    operator.until(&rows(102)).await;
+    operator.until("[...document.querySelectorAll('button')].find((one) => one.textContent === 'More events').hidden").await;
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn locks_are_listed_with_owner_age_fence_waiters_and_advice() {
     let house = House::open();
     let mut client = house.client();
@@ -351,6 +379,12 @@ async fn locks_are_listed_with_owner_age_fence_waiters_and_advice() {
     assert!(seconds(2) > 0, "{cells}");
     assert_eq!(cells[3], grant.fence.unwrap().to_string(), "{cells}");
     operator.until_says("3,000 ms").await;
+    let rows = |count: usize| format!("document.querySelectorAll('#locks tbody tr').length === {count}");
+    let other = client.send(Request::post("/v1/locks/upload:1", &json!({"ttl_ms": 60_000}))).await.unwrap();
+    assert_eq!(other.status, 201);
+    operator.until(&rows(2)).await;
+    operator.fill("#prefix", "report:n").await;
+    operator.until(&format!("{} && {row}.includes('report:nightly')", rows(1))).await;
     operator.fill("#prefix", "other").await;
     operator.until_says("No lock is held").await;
     waiting.abort();
@@ -389,6 +423,12 @@ async fn what_went_wrong_is_listed_and_a_server_that_is_gone_takes_no_work() {
     let row =
         "[...document.querySelectorAll('tr')].find((row) => row.innerText.includes('the-one'))?.innerText";
     operator.until(&format!("{row}?.includes('POST /v1/locks/job') && {row}.includes('503')")).await;
+    // It asks again a few times before it says so; here it does not wait long in between.
+    operator.expect_in_log("status of 503");
+    operator.run("const wait = window.setTimeout; window.setTimeout = (work, ms) => wait(work, ms / 50);").await;
+    operator.click(".tabs a[href='#locks']").await;
+    operator.until_says("The store of the locks does not answer").await;
+    operator.click(".tabs a[href='#health']").await;
     house.server.kill9();
     operator.until("document.getElementById('ready').textContent === 'Takes no work'").await;
     operator.assert_no_complaints().await;

@@ -65,6 +65,8 @@ async fn what_happened_while_the_connection_was_cut_arrives_when_it_is_back() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;
     let (proxy, mut buyer) = behind_a_proxy(&house).await;
+    let read = "return performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/availability')).length;";
+    assert_eq!(buyer.run(read).await, 1);
     proxy.refuse().await;
     assert!(proxy.cut().await > 0, "the stream was there to be cut");
     buyer.until("document.getElementById('map').connection === 'behind'").await;
@@ -78,6 +80,7 @@ async fn what_happened_while_the_connection_was_cut_arrives_when_it_is_back() {
     assert_eq!(buyer.sees("A-1-1").await, "free");
     buyer.until("document.getElementById('map').connection === 'live'").await;
     buyer.until_says("79 free · 1 in carts · 0 sold").await;
+    assert_eq!(buyer.run(read).await, 1, "the stream went on from where it was; nothing was read anew");
     buyer.assert_no_complaints().await;
 }
 
