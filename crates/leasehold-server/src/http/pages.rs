@@ -43,6 +43,7 @@ const FILES: &[(&str, &str, &[u8])] = &files![
     "cart.js": SCRIPT,
     "chart.js": SCRIPT,
     "choose-view.js": SCRIPT,
+    "console-blocks.js": SCRIPT,
     "console-cluster.js": SCRIPT,
     "console-dialog.js": SCRIPT,
     "console-health.js": SCRIPT,

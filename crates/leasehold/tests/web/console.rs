@@ -162,7 +162,7 @@ async fn an_operator_blocks_seats_with_a_reason_and_ends_the_block() {
     let refused = house.try_hold("gala", ItemSpec::seat("B-2-3"), "ada").await;
     assert_eq!(refused.code().as_deref(), Some("seat-taken"));
 
-    operator.click("[data-action=unblock]").await;
+    operator.click("#owner [data-action=unblock]").await;
     operator.click("#dialog-go").await;
     operator.until("document.getElementById('owner')?.dataset.state === 'Free'").await;
     operator.until_says("Block ended").await;
@@ -170,6 +170,54 @@ async fn an_operator_blocks_seats_with_a_reason_and_ends_the_block() {
     // Called off, nothing happens.
     operator.click("[data-action=block]").await;
     operator.click("#dialog-cancel").await;
+    assert_eq!(house.seats("gala").await, (80, 0, 0));
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn standing_tickets_are_kept_from_sale_and_whatever_is_kept_is_listed() {
+    let house = House::open();
+    house.sell("gala", 20, rules(300)).await;
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.expect_in_log("status of 409");
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    operator.until_says("Nothing is kept from sale.").await;
+    let floor = async || {
+        let view = house.client().send(Request::get("/v1/events/gala")).await.unwrap();
+        let view: serde_json::Value = view.json().unwrap();
+        (view["pools"][0]["free"].as_u64().unwrap(), view["pools"][0]["blocked"].as_u64().unwrap())
+    };
+    // More than there are: nothing is kept, and it is said.
+    for (quantity, reason) in [("21", "too many"), ("5", "for the band")] {
+        operator.click("#block-standing").await;
+        operator.fill("dialog input[name=quantity]", quantity).await;
+        operator.fill("dialog input[name=reason]", reason).await;
+        operator.click("#dialog-go").await;
+        if quantity == "21" {
+            operator.until_says("That did not work").await;
+            assert_eq!(floor().await, (20, 0));
+        }
+    }
+    let listed = "document.getElementById('blocks').innerText";
+    operator.until(&format!("{listed}.includes('floor × 5') && {listed}.includes('for the band')")).await;
+    assert_eq!(floor().await, (15, 5));
+    // What was kept elsewhere is listed too.
+    let body = json!({"seats": ["A-1-1", "A-1-2"], "reason": "camera"});
+    let blocked = house.client().send(Request::post("/v1/events/gala/blocks", &body)).await.unwrap();
+    assert_eq!(blocked.status, 201);
+    operator.until(&format!("{listed}.includes('A-1-1, A-1-2') && {listed}.includes('2 of them.')")).await;
+    assert_accessible(&mut operator, "what is kept from sale").await;
+
+    for (what, left) in [("floor", "1 of them."), ("A-1-1", "Nothing is kept from sale.")] {
+        let end = format!(
+            "[...document.querySelectorAll('#blocks tbody tr')].find((row) => row.innerText.includes({what:?}))
+                .querySelector('[data-action=unblock]').click();"
+        );
+        operator.run(&end).await;
+        operator.click("#dialog-go").await;
+        operator.until(&format!("{listed}.includes({left:?}) && !{listed}.includes({what:?})")).await;
+    }
+    assert_eq!(floor().await, (20, 0));
     assert_eq!(house.seats("gala").await, (80, 0, 0));
     operator.assert_no_complaints().await;
 }
