@@ -169,8 +169,7 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     // What is drawn of the event is old while the ledger is gone, and says so, though this server answers.
     operator.click(".tabs a[href='#seats']").await;
     operator.until("document.getElementById('map')?.connection === 'live'").await;
-    let pill =
-        |state: &str| format!("document.getElementById('connection').dataset.state === {state:?}");
+    let pill = |state: &str| format!("document.getElementById('connection').dataset.state === {state:?}");
     operator.until(&pill("live")).await;
     for view in ["seats", "sales"] {
         operator.click(&format!(".tabs a[href='#{view}']")).await;

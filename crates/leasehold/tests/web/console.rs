@@ -335,7 +335,8 @@ async fn the_chosen_events_own_sales_are_drawn_and_no_other_events() {
         window.fetch = async (path, ...rest) => (path.startsWith('/v1/events?') ? new Promise(() => {}) : send(path, ...rest));";
     operator.run(stop).await;
     house.hold("opera", ItemSpec::seat("A-1-2"), "ada").await;
-    let figures = "[...document.querySelectorAll('tr.chosen .number')].map((cell) => cell.textContent).join()";
+    let figures =
+        "[...document.querySelectorAll('tr.chosen .number')].map((cell) => cell.textContent).join()";
     operator.until(&format!("{figures} === '0,2,78,0' && {} === '2'", tile("held"))).await;
     // A row of the table leads to the event's seats.
     operator
@@ -473,7 +474,9 @@ async fn what_went_wrong_is_listed_and_a_server_that_is_gone_takes_no_work() {
     operator.until(&format!("{row}?.includes('POST /v1/locks/job') && {row}.includes('503')")).await;
     // It asks again a few times before it says so; here it does not wait long in between.
     operator.expect_in_log("status of 503");
-    operator.run("const wait = window.setTimeout; window.setTimeout = (work, ms) => wait(work, ms / 50);").await;
+    operator
+        .run("const wait = window.setTimeout; window.setTimeout = (work, ms) => wait(work, ms / 50);")
+        .await;
     operator.click(".tabs a[href='#locks']").await;
     operator.until_says("The store of the locks does not answer").await;
     operator.click(".tabs a[href='#health']").await;

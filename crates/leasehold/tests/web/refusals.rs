@@ -180,7 +180,9 @@ async fn best_seats_that_are_not_together_are_said() {
     buyer.click("#hold-best").await;
     buyer.until_says("No such seats together").await;
     buyer
-        .until_says("Section A has no 2 free seats together. 41 places are free in the whole venue. 39 are in")
+        .until_says(
+            "Section A has no 2 free seats together. 41 places are free in the whole venue. 39 are in",
+        )
         .await;
     // The offer looks everywhere, and finds them in the other section.
     buyer.until("document.querySelector('.offers button')?.textContent === 'Look in all sections'").await;
