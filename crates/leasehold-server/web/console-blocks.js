@@ -29,7 +29,7 @@ export function blocksCard({ desk, perform }) {
     // Whoever is about to press a button in the list keeps it where it is.
     if (!always && (rows.contains(document.activeElement) || rows.matches(':hover'))) return;
     rows.replaceChildren(...page.blocks.map((block) => make('tr', {},
-      make('th', { scope: 'row' }, contents(block)), make('td.wraps', {}, block.reason ?? '–'), make('td.figures', {}, time(block.created_at)),
+      make('th.wraps', { scope: 'row' }, contents(block)), make('td.wraps', {}, block.reason ?? '–'), make('td.figures', {}, time(block.created_at)),
       make('td.number', {}, action('unblock', 'End the block', () => unblock(block.block_id, contents(block)))))));
   }
 
