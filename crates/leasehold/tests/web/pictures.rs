@@ -84,7 +84,9 @@ fn keep(name: &str, picture: &[u8]) {
         let _alone = WRITING.lock().unwrap();
         std::fs::write(folder.join(name), picture).unwrap();
         let before = std::fs::read_to_string(folder.join(FINGERPRINTS)).unwrap_or_default();
-        let others = before.lines().filter(|line| line.split(' ').next() != Some(name));
+        let is_other =
+            |line: &&str| TAKEN.iter().any(|one| *one != name && line.split(' ').next() == Some(*one));
+        let others = before.lines().filter(is_other);
         let mut lines: Vec<String> = others.map(|line| format!("{line}\n")).collect();
         lines.push(fingerprint(name, picture));
         lines.sort();
