@@ -13,7 +13,7 @@ pub(crate) fn take() -> Result<()> {
     let folder =
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is a folder of the repository")?;
     let folder = folder.join("docs/pictures");
-    // The fingerprint comes last: a run that did not take every picture must not look like one that did.
+    // Each writes down what it shows; whether that is so for all of them is looked at in the end.
     for tests in ["picture_taken", "pictures_that_are_kept"] {
         // A build with optimisations: the pictures show figures too.
         let take = ["test", "--release", "--package", "leasehold", "--test", "web", "--locked", tests];

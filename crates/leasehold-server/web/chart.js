@@ -3,8 +3,16 @@
 import { make, write } from './dom.js';
 
 const [HEIGHT, LEFT, BOTTOM, TOP] = [170, 44, 20, 10];
-/** Seconds across: a minute at first, then as much as there is. */
+/** Seconds across: a minute at first, then as much as there is, up to five. */
 const SPAN_MIN = 60;
+const SPAN_MAX = 300;
+/** Samples come every second. Between two that are farther apart nothing is known, and no line is drawn. */
+const GAP_MS = 2_500;
+
+/** Adds a sample, which has the time in `at`, and lets go of those that are too old to be drawn. */
+export function add(samples, sample) {
+  return [...samples.filter(({ at }) => at <= sample.at && at > sample.at - SPAN_MAX * 1000), sample];
+}
 
 /**
  * @param {{title: string, unit?: string, series: {key: string, name: string, colour: string, dashed?: boolean}[]}} what
@@ -26,21 +34,18 @@ export function chart({ title, unit = '', series }) {
 
   function update(samples) {
     shown = samples;
-    const span = Math.max(SPAN_MIN, samples.length);
+    const now = Date.now();
+    const span = Math.min(Math.max(SPAN_MIN, Math.ceil((now - (samples[0]?.at ?? now)) / 1000)), SPAN_MAX);
     const numbers = samples.flatMap((sample) => series.map(({ key }) => sample[key])).filter((value) => value !== null && Number.isFinite(value));
     const top = nice(Math.max(...numbers, 0));
-    const x = (place) => LEFT + ((place + span - samples.length) / (span - 1)) * (width - LEFT - 4);
+    const x = (at) => LEFT + (1 - (now - at) / 1000 / span) * (width - LEFT - 4);
     const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
     series.forEach(({ key }, number) => {
-      let [path, pen] = ['', false];
-      samples.forEach((sample, place) => {
-        const value = sample[key];
-        if (value === null) pen = false;
-        else {
-          path += `${pen ? 'L' : 'M'}${x(place).toFixed(1)} ${y(value).toFixed(1)}`;
-          pen = true;
-        }
-      });
+      let [path, before] = ['', -Infinity];
+      for (const { at, [key]: value } of samples) {
+        if (value !== null) path += `${at - before > GAP_MS ? 'M' : 'L'}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
+        before = value === null ? -Infinity : at;
+      }
       lines[number].setAttribute('d', path);
       const last = samples.findLast((sample) => sample[key] !== null)?.[key];
       write(values[number], last === undefined ? '–' : `${short(last)}${unit}`);
@@ -58,11 +63,11 @@ export function chart({ title, unit = '', series }) {
   return { element, update };
 }
 
-/** The next round number. */
+/** The next round number, or one that is a little less: there is some room above the scale. */
 function nice(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power >= value) * power;
+  return [1, 1.2, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power * 1.04 >= value) * power;
 }
 
 export function short(value) {

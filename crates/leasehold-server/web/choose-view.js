@@ -2,7 +2,12 @@
 
 import { make, plural, write } from './dom.js';
 
-const TOGETHER_MAX = 10;
+const AT_ONCE_MAX = 10;
+
+/** How many tickets can be asked for in one go: no more than one person can have. */
+export function mostAtOnce(map) {
+  return Math.min(map.event?.policy.units_per_holder_max || AT_ONCE_MAX, AT_ONCE_MAX);
+}
 
 /**
  * @param {{map: any, onHold: (items: object[]) => void}} context
@@ -22,7 +27,7 @@ export function chooseView({ map, onHold }) {
   const finder = make('select.input', { id: 'finder', on: { change: () => (finder.value === '' ? map.showAll() : map.showSection(finder.value)) } });
   const onMap = make('div.stack', {}, chips, holdChosen, make('label.field', {}, make('span', {}, 'Go to a section'), finder));
 
-  const together = stepper('together', 'How many seats', 2, TOGETHER_MAX, () => update());
+  const together = stepper('together', 'How many seats', () => mostAtOnce(map), () => update());
   const where = make('select.input', { id: 'where' });
   const holdBest = make('button.button.primary', {
     type: 'button', id: 'hold-best',
@@ -31,7 +36,7 @@ export function chooseView({ map, onHold }) {
   const best = make('div.stack', {}, together.element, make('label.field', {}, make('span', {}, 'Where'), where), holdBest);
 
   const pool = make('select.input', { id: 'pool', on: { change: () => update() } }, pools.map(({ id }) => make('option', { value: id }, titled(id))));
-  const standing = stepper('standing', 'How many standing tickets', 2, TOGETHER_MAX, () => update());
+  const standing = stepper('standing', 'How many standing tickets', () => mostAtOnce(map), () => update());
   const holdStanding = make('button.button.primary', { type: 'button', id: 'hold-standing', on: { click: () => onHold([{ pool: pool.value, quantity: standing.value }]) } });
   const left = make('p.muted.figures', {});
   const floor = make('div.stack', {}, pools.length > 1 ? make('label.field', {}, make('span', {}, 'Where'), pool) : null, standing.element, holdStanding, left);
@@ -107,11 +112,11 @@ export function chooseView({ map, onHold }) {
   };
 }
 
-function stepper(id, label, value, max, onChange) {
-  const shown = make('output', { id, 'aria-live': 'polite' }, String(value));
-  const state = { value };
+function stepper(id, label, max, onChange) {
+  const state = { value: Math.min(2, max()) };
+  const shown = make('output', { id, 'aria-live': 'polite' }, String(state.value));
   const step = (by) => () => {
-    state.value = Math.min(Math.max(state.value + by, 1), max);
+    state.value = Math.min(Math.max(state.value + by, 1), max());
     write(shown, String(state.value));
     onChange();
   };

@@ -3,11 +3,11 @@
 import { make } from './dom.js';
 
 /**
- * @param {{title: string, text: string, fields: {name: string, label: string, value?: string}[], go: string}} what
+ * @param {{title: string, text: string, fields: {name: string, label: string, value?: string, type?: 'text' | 'number'}[], go: string}} what
  * @returns {Promise<Record<string, string> | null>} what was typed, or null when it was called off
  */
 export function askFor({ title, text, fields, go }) {
-  const inputs = fields.map(({ name, value = '' }) => make('input.input', { name, value, maxlength: 400, autocomplete: 'off' }));
+  const inputs = fields.map(({ name, value = '', type = 'text' }) => make('input.input', { name, value, type, ...(type === 'number' ? { min: 1, required: true } : { maxlength: 400 }), autocomplete: 'off' }));
   return new Promise((resolve) => {
     const close = (result) => {
       dialog.close();
@@ -21,4 +21,14 @@ export function askFor({ title, text, fields, go }) {
     document.body.append(dialog);
     dialog.showModal();
   });
+}
+
+/** A button that begins something. */
+export function action(id, text, go) {
+  return make('button.button.small', { type: 'button', 'data-action': id, on: { click: go } }, text);
+}
+
+/** The part of a request that says why; without words there is none. */
+export function reason(text) {
+  return text === '' ? {} : { reason: text };
 }

@@ -1,8 +1,8 @@
 // The server's counters, read once a second: rates, percentiles and gauges are made of the differences.
 
+import { add } from './chart.js';
+
 const INTERVAL_MS = 1_000;
-/** Five minutes. */
-const SAMPLES_MAX = 300;
 
 /** Lines of `name{label="x"} 3`, as a map from the whole left side to the number. */
 export function parse(text) {
@@ -101,7 +101,7 @@ export class Metrics extends EventTarget {
     const p50 = spread('leasehold_http_request_seconds', 0.5);
     const p99 = spread('leasehold_http_request_seconds', 0.99);
     const commit = spread('leasehold_commit_seconds', 0.99);
-    this.samples.push({
+    this.samples = add(this.samples, {
       at: Date.now(),
       granted: rate('leasehold_holds_granted_total'),
       refused: rate('leasehold_refused_total'),
@@ -112,7 +112,6 @@ export class Metrics extends EventTarget {
       commit: commit === null ? null : commit * 1000,
       size: commits > 0 ? rate('leasehold_commit_commands_sum') / commits : null,
     });
-    if (this.samples.length > SAMPLES_MAX) this.samples.shift();
   }
 
   /** A gauge or counter, all labels together. */

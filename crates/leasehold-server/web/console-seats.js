@@ -2,24 +2,28 @@
 
 import './seat-map.js';
 import { ask } from './api.js';
-import { clock, every, make, random, write } from './dom.js';
-import { askFor } from './console-dialog.js';
+import { clock, every, make, random, write, writeOrHide } from './dom.js';
+import { blocksCard } from './console-blocks.js';
+import { action, askFor, reason } from './console-dialog.js';
 import { tenures, time, what, who } from './log-words.js';
+import { staleWords } from './words.js';
 
 const HOLDS_SHOWN_MAX = 100;
-const HOLDS_INTERVAL_MS = 2_000;
+const LISTS_INTERVAL_MS = 2_000;
 const ENTRIES_SHOWN_MAX = 100;
 const REREAD_MS = 500;
 const TICK_MS = 500;
 
 export function seatsView(desk) {
   const map = make('seat-map', { look: true, id: 'map', 'aria-label': 'Seat map' });
+  const stale = make('p.stale', { id: 'stale', hidden: true });
   const kind = make('select.input', { id: 'find-kind', 'aria-label': 'Find by' }, [['seat', 'Seat'], ['holder', 'Holder'], ['order', 'Order or payment'], ['hold', 'Hold']].map(([value, name]) => make('option', { value }, name)));
   const text = make('input.input', { id: 'find-text', 'aria-label': 'What to find', autocomplete: 'off', spellcheck: 'false', placeholder: '104-3-7' });
   const form = make('form.find', { on: { submit: (event) => { event.preventDefault(); find(kind.value, text.value.trim()); } } }, kind, text, make('button.button.primary', { type: 'submit', id: 'find' }, 'Find'));
   const answer = make('div', { id: 'answer', 'aria-live': 'polite' }, hint());
   const rows = make('tbody');
   const count = make('p.muted', {});
+  const blocks = blocksCard({ desk, perform });
   let asked = null;
   let stopped = false;
   let rereading = 0;
@@ -30,6 +34,7 @@ export function seatsView(desk) {
     text.value = detail.seat;
     find('seat', detail.seat);
   });
+  map.addEventListener('seat-map-connection', () => writeOrHide(stale, staleWords(map)));
   // What is shown of a seat is read again when something happened, but not for every change of a busy sale.
   map.addEventListener('seat-map-change', ({ detail }) => {
     if (asked?.kind !== 'seat' || rereading !== 0 || detail.seats?.includes(asked.text) === false) return;
@@ -77,7 +82,7 @@ export function seatsView(desk) {
     if (block_id) {
       const block = log.blocks[0];
       [state, lines] = ['Blocked', [['Reason', block?.reason ?? 'none given'], ['Since', time(block?.created_at)], ['Seats', block?.seats.join(', ')]]];
-      actions.append(action('unblock', 'End the block', () => unblock(block_id, seat)));
+      actions.append(action('unblock', 'End the block', () => blocks.unblock(block_id, map.wordsFor(seat))));
     } else if (booking_id) {
       const booking = log.bookings.find((one) => one.booking_id === booking_id);
       [state, lines] = ['Sold', [['To', booking?.holder ?? 'a buyer without a name'], ['Order', booking?.order_ref ?? '–'], ['Payment', booking?.payment_ref ?? '–'], ['Booked', time(booking?.booked_at)], ['Booking', booking_id]]];
@@ -87,7 +92,7 @@ export function seatsView(desk) {
       actions.append(action('revoke', 'Take it back', () => revoke(hold_id, seat)));
     } else {
       [state, lines] = ['Free', [['', 'Anybody can hold it.']]];
-      actions.append(action('block', 'Keep from sale', () => block(seat)));
+      actions.append(action('block', 'Keep from sale', () => blocks.block(seat)));
     }
     return make('section.card.owner', { id: 'owner', 'data-state': state }, make('div.head', {}, make('h3', {}, map.wordsFor(seat)), make('span', { class: `state ${state.split(' ')[0].toLowerCase()}` }, state)),
       make('dl', {}, lines.flatMap(([name, text_]) => [make('dt', {}, name), make('dd', {}, text_ ?? '–')])), actions);
@@ -137,24 +142,12 @@ export function seatsView(desk) {
       return;
     }
     if (asked) await find(asked.kind, asked.text, { quietly: true });
-    await holds();
+    await Promise.all([holds(), blocks.read({ always: true })]);
   }
 
   async function revoke(hold, seat) {
     const said = await askFor({ title: 'Take the hold back?', text: `${seat ? map.wordsFor(seat) : 'Everything in it'} goes back on sale at once, also if somebody is paying for it right now.`, fields: [{ name: 'reason', label: 'Reason, for the log' }], go: 'Take it back' });
     if (said) await perform(() => ask(`/v1/holds/${hold}/revoke`, { method: 'POST', body: reason(said.reason), key: random() }), 'The hold was taken back.');
-  }
-
-  async function block(seat) {
-    const said = await askFor({ title: 'Keep from sale?', text: 'Nobody can hold these seats until the block ends. Each must be free.', fields: [{ name: 'seats', label: 'Seats, with spaces between them', value: seat }, { name: 'reason', label: 'Reason, for the log' }], go: 'Keep from sale' });
-    if (!said) return;
-    const seats = said.seats.split(/[\s,]+/).filter((one) => one !== '');
-    await perform(() => ask(`/v1/events/${desk.event}/blocks`, { method: 'POST', body: { seats, ...reason(said.reason) }, key: random() }), 'The seats are kept from sale.');
-  }
-
-  async function unblock(id, seat) {
-    const said = await askFor({ title: 'End the block?', text: `${map.wordsFor(seat)}, and whatever else is in the block, goes on sale at once.`, fields: [], go: 'End the block' });
-    if (said) await perform(() => ask(`/v1/events/${desk.event}/blocks/${id}`, { method: 'DELETE', key: random() }), 'The block has ended.');
   }
 
   // ---- the holds that live ----
@@ -182,20 +175,21 @@ export function seatsView(desk) {
     map.setAttribute('chosen', '');
     map.setAttribute('src', `/v1/events/${desk.event}`);
     holds();
+    blocks.read({ always: true });
   }
 
   function tick() {
     for (const left of document.querySelectorAll('#view [data-ends]')) write(left, clock(Number(left.dataset.ends) - performance.now()));
   }
 
-  const stop = every(HOLDS_INTERVAL_MS, holds);
+  const stop = every(LISTS_INTERVAL_MS, () => Promise.all([holds(), blocks.read()]));
   const stopTicking = every(TICK_MS, tick);
   if (desk.event) chosen();
   return {
     elements: [
       make('h2.unseen', {}, 'Seats and log'),
       make('div.split', {},
-        make('div.left', {}, make('div.card.flush', {}, map), make('section.card', {}, make('div.head', {}, make('h3', {}, 'Held right now'), count), make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'Holds' }, make('table', {}, make('thead', {}, make('tr', {}, ['Holder', 'What', 'State', 'Left'].map((head, place) => make('th', { scope: 'col', class: place === 3 ? 'number' : null }, head)))), rows)))),
+        make('div.left', {}, make('div.card.flush', {}, map, stale), make('section.card', {}, make('div.head', {}, make('h3', {}, 'Held right now'), count), make('div.scroll', { tabindex: '0', role: 'region', 'aria-label': 'Holds' }, make('table', {}, make('thead', {}, make('tr', {}, ['Holder', 'What', 'State', 'Left'].map((head, place) => make('th', { scope: 'col', class: place === 3 ? 'number' : null }, head)))), rows))), blocks.element),
         make('div.right', {}, make('section.card', {}, make('h3', {}, 'Find'), form), answer)),
     ],
     chosen,
@@ -214,12 +208,4 @@ function hint() {
 /** What is left of a time that began so long; `tick` goes on with it. */
 function countdown(ms) {
   return make('span.figures', { 'data-ends': performance.now() + ms }, clock(ms));
-}
-
-function action(id, text, go) {
-  return make('button.button.small', { type: 'button', 'data-action': id, on: { click: go } }, text);
-}
-
-function reason(text) {
-  return text === '' ? {} : { reason: text };
 }

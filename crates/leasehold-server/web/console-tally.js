@@ -1,10 +1,10 @@
 // One event's sales, second by second: counted from its own stream of changes, which is the same on every server.
 
+import { add } from './chart.js';
 import { LiveEvent } from './seat-map-live.js';
+import { staleWords } from './words.js';
 
 const INTERVAL_MS = 1_000;
-/** Five minutes. */
-const SAMPLES_MAX = 300;
 const COUNTED = { 'hold.created': 'granted', 'booking.created': 'sold', 'hold.expired': 'expired' };
 
 export class Tally extends EventTarget {
@@ -18,6 +18,11 @@ export class Tally extends EventTarget {
     super();
     /** `{at, granted, sold, expired, held, owned, free}` for each second: rates, then how many places stand so. */
     this.samples = [];
+  }
+
+  /** In words, that the last sample is old; null while it is not. */
+  get stale() {
+    return this.#live === null ? null : staleWords(this.#live);
   }
 
   start() {
@@ -52,15 +57,17 @@ export class Tally extends EventTarget {
   }
 
   #tick() {
-    if (this.#live?.connection !== 'live') return;
+    if (this.#live?.connection === 'live') this.#sample();
+    this.dispatchEvent(new Event('sample'));
+  }
+
+  #sample() {
     const { counts, pools } = this.#live;
     const seconds = (performance.now() - this.#at) / 1000;
     // A second in which the stream was away is a gap, and none in which nothing was sold.
     const rates = Object.entries(this.#counted).map(([key, count]) => [key, this.#isWhole ? count / seconds : null]);
     const sum = (key) => counts[key] + pools.reduce((all, pool) => all + pool[key], 0);
-    this.samples.push({ at: Date.now(), ...Object.fromEntries(rates), held: sum('held'), owned: sum('sold'), free: sum('free') });
-    if (this.samples.length > SAMPLES_MAX) this.samples.shift();
+    this.samples = add(this.samples, { at: Date.now(), ...Object.fromEntries(rates), held: sum('held'), owned: sum('sold'), free: sum('free') });
     this.#begin(true);
-    this.dispatchEvent(new Event('sample'));
   }
 }

@@ -52,9 +52,10 @@ at('rush-tab').hidden = !hasRush;
 window.addEventListener('hashchange', () => show(true));
 at('event').addEventListener('change', () => chosen());
 metrics.addEventListener('sample', () => {
-  const state = metrics.reachable ? 'live' : 'behind';
-  at('connection').dataset.state = state;
-  write(at('connection-words'), metrics.reachable ? 'Live' : 'Behind');
+  // The server may answer while the chosen event stands still: its stream is cut, or the ledger is gone.
+  const isLive = metrics.reachable && tally.stale === null;
+  at('connection').dataset.state = isLive ? 'live' : 'behind';
+  write(at('connection-words'), isLive ? 'Live' : 'Behind');
   at('mixed').hidden = !metrics.isMixed;
   view?.sample?.();
 });

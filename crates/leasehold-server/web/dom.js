@@ -23,6 +23,12 @@ export function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Shows an element with these words; without any it is hidden. */
+export function writeOrHide(element, text) {
+  element.hidden = text === null;
+  write(element, text ?? '');
+}
+
 export function plural(count, one, many = `${one}s`) {
   return `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
 }

@@ -3,11 +3,11 @@
 import './seat-map.js';
 import { isUnknown } from './api.js';
 import { Cart } from './cart.js';
-import { chooseView, shortly } from './choose-view.js';
+import { chooseView, mostAtOnce, shortly } from './choose-view.js';
 import { holdView } from './hold-view.js';
 import { doneView, payingView, tillView } from './pay-view.js';
 import { outcome } from './bank.js';
-import { make, plural, write } from './dom.js';
+import { make, plural, write, writeOrHide } from './dom.js';
 import { staleWords, wordsFor } from './words.js';
 
 const TICK_MS = 250;
@@ -210,7 +210,7 @@ async function refused(problem, { wanted = [], items = [] } = {}) {
   } else if (problem.code === 'hold-state') {
     await check();
   }
-  notice({ ...wordsFor(problem, { limit }), offers });
+  notice({ ...wordsFor(problem, { limit, best: items[0]?.best, nameOf: (seat) => map.wordsFor(seat) }), offers });
   view?.update(map.connection);
 }
 
@@ -251,6 +251,7 @@ function changed() {
   frame = 0;
   const { counts, pools, event: seen } = map;
   if (!counts) return;
+  map.setAttribute('max', mostAtOnce(map));
   const places = counts.free + pools.reduce((sum, pool) => sum + pool.free, 0);
   const carts = counts.held + pools.reduce((sum, pool) => sum + pool.held, 0);
   const sale = seen.state === 'open' ? `${places.toLocaleString('en')} free` : 'Not on sale';
@@ -268,8 +269,7 @@ function mineChanged(kind) {
 function connected(state) {
   at('connection').dataset.state = state;
   write(at('connection-words'), CONNECTIONS[state]);
-  at('stale').hidden = state !== 'behind' || map.event === null;
-  write(at('stale'), staleWords(map.staleMs));
+  writeOrHide(at('stale'), staleWords(map));
   view?.update(state);
   if (state === 'missing' && map.event === null) {
     write(at('name'), 'No such event');
@@ -285,7 +285,7 @@ function lost(seats) {
   if (showing !== 'choose' || asking || seats.every((seat) => toldTaken.includes(seat))) return;
   const which = seats.length === 1 ? map.wordsFor(seats[0]) : plural(seats.length, 'of your seats', 'of your seats');
   const offers = alternatives(seats, seats, map.chosen.length === 0 ? holdInstead : chooseAlso);
-  notice({ tone: 'warn', title: 'Someone was faster', text: `${which} just went to someone else, and is no longer among your chosen ones.`, offers });
+  notice({ tone: 'warn', title: 'Someone was faster', text: `${which} just went to someone else, and ${seats.length === 1 ? 'is' : 'are'} no longer among your chosen ones.`, offers });
 }
 
 const holdInstead = (seats) => ({ text: 'Hold', go: () => hold(seats.map((seat) => ({ seat }))) });

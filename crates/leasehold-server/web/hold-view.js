@@ -62,7 +62,7 @@ export function holdView({ map, cart, checkout, onExtend, onRelease, onPay, onSp
     const remaining = cart.remaining;
     if (remaining === null) return;
     const soon = isSoon(cart);
-    const capped = cart.extended || cart.view.expires_at >= cart.view.hard_deadline;
+    const capped = cart.extended || map.event.policy.extends_max === 0 || cart.view.expires_at >= cart.view.hard_deadline;
     extend.disabled = isBusy || capped;
     write(extend, cart.extended ? 'Extended' : 'More time');
     const lost = connection === 'behind';
@@ -85,7 +85,7 @@ export function holdView({ map, cart, checkout, onExtend, onRelease, onPay, onSp
       isBusy = is;
       pay.disabled = is;
       release.disabled = is;
-      extend.disabled = is || cart.extended;
+      update(map.connection);
     },
   };
 }

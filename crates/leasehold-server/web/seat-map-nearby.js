@@ -1,7 +1,8 @@
 // Free seats near those that somebody else was faster to take.
 
 /**
- * Up to `offers` groups of `count` free seats, next to each other in one row, nearest first.
+ * Up to `offers` groups of `count` free seats, next to each other in one row, nearest first. None has a seat that was
+ * wanted: whoever was refused may hear of it before the stream tells that the seat is taken.
  *
  * @param {{xs: Float32Array, ys: Float32Array, sections: {rows: {first: number, count: number}[]}[]}} plan
  * @param {string[]} seats one letter a seat
@@ -16,7 +17,7 @@ export function nearby(plan, seats, wanted, count, offers) {
     for (const row of section.rows) {
       let run = 0;
       for (let seat = row.first; seat < row.first + row.count; seat += 1) {
-        run = seats[seat] === 'f' ? run + 1 : 0;
+        run = seats[seat] === 'f' && !wanted.includes(seat) ? run + 1 : 0;
         if (run < count) continue;
         const first = seat - count + 1;
         const [dx, dy] = [(plan.xs[first] + plan.xs[seat]) / 2 - x, (plan.ys[first] + plan.ys[seat]) / 2 - y];

@@ -4,24 +4,28 @@ import { plural } from './dom.js';
 
 /**
  * @param {{code: string, document: any}} problem
- * @param {{limit?: number}} event the rules of the event
+ * @param {{limit?: number, best?: {count: number, section?: string}, nameOf: (seat: string) => string}} context the event's
+ *   rules, which best seats were asked for, and what seats are called
  * @returns {{title: string, text: string, tone: 'warn' | 'bad' | 'calm'}}
  */
-export function wordsFor(problem, { limit = 0 } = {}) {
+export function wordsFor(problem, { limit = 0, best = { count: 1 }, nameOf }) {
   const document = problem.document ?? {};
   switch (problem.code) {
     case 'seat-taken': {
       const taken = document.seats ?? [];
-      const which = taken.length === 1 ? `Seat ${taken[0]} was` : `${plural(taken.length, 'of your seats was', 'of your seats were')}`;
+      const which = taken.length === 1 ? `${nameOf(taken[0])} was` : `${plural(taken.length, 'of your seats was', 'of your seats were')}`;
       return { tone: 'warn', title: 'Taken a moment ago', text: `${which} taken by someone else just now. Nothing is held for you yet.` };
     }
     case 'sold-out': {
-      const free = document.available ?? 0;
-      const returning = document.returning ?? 0;
-      const title = document.pool ? 'Not that many left' : 'No such seats together';
-      const left = free === 0 ? (document.pool ? 'Nothing is free right now' : 'There is no such group of free seats') : `${plural(free, 'place is', 'places are')} free${document.pool ? '' : ', but not together'}`;
-      const carts = returning > 0 ? ` ${plural(returning, 'is', 'are')} in other people’s carts and may come back in a few minutes.` : ' Nothing is in other people’s carts.';
-      return { tone: 'warn', title: free === 0 && document.pool ? 'Sold out for now' : title, text: `${left}.${carts}` };
+      const { available: free = 0, returning = 0 } = document;
+      const carts = returning > 0 ? `${plural(returning, 'is', 'are')} in other people’s carts and may come back in a few minutes.` : 'Nothing is in other people’s carts.';
+      const places = plural(free, 'place is', 'places are');
+      if (free === 0) return { tone: 'warn', title: 'Sold out for now', text: `Nothing is free right now. ${carts}` };
+      if (document.pool) return { tone: 'warn', title: 'Not that many left', text: `${places} free. ${carts}` };
+      // The server counts the whole venue, also when one section was asked for.
+      const group = best.count === 1 ? 'no free seat' : `no ${best.count} free seats together`;
+      const nowhere = best.section ? `Section ${best.section} has ${group}` : `There are ${group}`;
+      return { tone: 'warn', title: best.count === 1 ? 'No such seat' : 'No such seats together', text: `${nowhere}. ${places} free in the whole venue. ${carts}` };
     }
     case 'limit-per-holder':
       return { tone: 'warn', title: 'That is too many', text: limit > 0 ? `One person can have at most ${plural(limit, 'ticket')} for this event, what you have bought included.` : 'One person cannot have that many tickets for this event.' };
@@ -53,8 +57,15 @@ export function wordsFor(problem, { limit = 0 } = {}) {
   }
 }
 
-/** Above the map while it may be old: the connection is lost, or the server has lost its own. */
-export function staleWords(staleMs) {
+/**
+ * Above what may be old, or is not there yet: the connection is lost, or the server has lost its own. Null while all is well.
+ *
+ * @param {{connection: string, staleMs: number, event: object | null}} live a map, or what it is drawn from
+ */
+export function staleWords({ connection, staleMs, event }) {
+  if (connection === 'missing' && event !== null) return 'This event is not here any more. What you see is old.';
+  if (connection !== 'behind') return null;
+  if (event === null) return 'The ticket server does not answer. This page keeps asking.';
   if (staleMs === 0) return 'Reconnecting. What you see may be out of date.';
   const seconds = Math.round(staleMs / 1000);
   const ago = seconds < 120 ? plural(seconds, 'second') : plural(Math.round(seconds / 60), 'minute');

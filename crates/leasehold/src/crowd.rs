@@ -28,6 +28,8 @@ pub(crate) struct Crowd {
 struct Show {
     event: String,
     sections: Vec<String>,
+    /// Each as what its seats' ids begin with, and how many they are.
+    rows: Vec<(String, usize)>,
     pools: Vec<String>,
     /// Purchases that one buyer keeps; it cancels its oldest one when it has more.
     purchases_max: usize,
@@ -36,9 +38,13 @@ struct Show {
 impl Crowd {
     pub(crate) fn start(url: &str, event: &EventView, count: u32, stop: &CancellationToken) -> Self {
         let seats = event.seats.total as usize * (100 - LEFT_FREE_PERCENT) / 100;
+        let rows = event.sections.iter().flat_map(|section| {
+            section.rows.iter().map(|row| (format!("{}-{}-", section.name, row.name), row.count as usize))
+        });
         let show = Arc::new(Show {
             event: event.id.clone(),
             sections: event.sections.iter().map(|section| section.name.clone()).collect(),
+            rows: rows.collect(),
             pools: event.pools.iter().map(|pool| pool.id.clone()).collect(),
             purchases_max: (seats / SEATS_PER_PURCHASE / count.max(1) as usize).max(1),
         });
@@ -111,24 +117,34 @@ impl Buyer {
     }
 
     async fn hold(&mut self) -> Option<HoldView> {
-        let item = match self.random.below(6) {
+        let items = match self.random.below(6) {
             0 if !self.show.pools.is_empty() => {
                 let pool = self.random.below(self.show.pools.len());
-                ItemSpec::pool(self.show.pools[pool].clone(), 1 + self.random.below(3) as u32)
+                vec![ItemSpec::pool(self.show.pools[pool].clone(), 1 + self.random.below(3) as u32)]
             }
+            1 | 2 if !self.show.rows.is_empty() => self.neighbours(),
             _ => {
                 let section = self.show.sections.get(self.random.below(self.show.sections.len().max(1)));
                 let best = BestSpec { count: 1 + self.random.below(4) as u32, section: section.cloned() };
-                ItemSpec { best: Some(best), ..ItemSpec::default() }
+                vec![ItemSpec { best: Some(best), ..ItemSpec::default() }]
             }
         };
         let ttl_ms = Some(20_000 + self.random.below(20_000) as u64);
         // Everybody who comes is somebody else: a limit on tickets is one on people.
         let holder = Some(format!("{}-{}", self.name, self.visits));
-        let body = CreateHold { items: vec![item], holder, ttl_ms };
+        let body = CreateHold { items, holder, ttl_ms };
         let path = format!("/v1/events/{}/holds", self.show.event);
         let response = self.client.send(Request::post(path, &body)).await.ok()?;
         if response.status == 201 { response.json().ok() } else { None }
+    }
+
+    /// Seats next to each other that it likes for reasons of its own. Somebody else may have them already.
+    fn neighbours(&mut self) -> Vec<ItemSpec> {
+        let row = self.random.below(self.show.rows.len());
+        let (begin, seats) = &self.show.rows[row];
+        let count = (1 + self.random.below(4)).min(*seats);
+        let first = 1 + self.random.below(seats - count + 1);
+        (first..first + count).map(|seat| ItemSpec::seat(format!("{begin}{seat}"))).collect()
     }
 
     async fn decide(&mut self, hold: &HoldView) {

@@ -93,6 +93,31 @@ async fn the_floor_that_is_pressed_is_the_one_that_is_chosen() {
 }
 
 #[tokio::test]
+async fn the_list_of_sections_brings_the_map_closer_and_back() {
+    let house = House::open();
+    house.sell("gala", 0, rules(60)).await;
+    house.hold("gala", ItemSpec::seat("B-1-1"), "somebody").await;
+    let mut buyer = house.visitor("gala", Screen::PHONE).await;
+    let mut width = async |section: &str| {
+        let choose = format!(
+            "const finder = document.getElementById('finder');
+             finder.value = {section:?};
+             finder.dispatchEvent(new Event('change'));
+             return finder.selectedOptions[0].textContent;"
+        );
+        let said = buyer.run(&choose).await;
+        let (left, right) = (buyer.place_of("B-1-1").await, buyer.place_of("B-1-10").await);
+        (said, ((right.0 - left.0) as f64).hypot((right.1 - left.1) as f64))
+    };
+    let (all, far) = width("").await;
+    let (section, near) = width("B").await;
+    assert_eq!((all, section), ("The whole venue".into(), "Section B · 39 free".into()));
+    assert!(near > far * 1.2, "{near} and {far}");
+    assert!((width("").await.1 - far).abs() < 2.0);
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn a_booking_that_was_cancelled_is_no_ticket_any_more() {
     let house = House::open();
     house.sell("gala", 0, rules(60)).await;

@@ -94,6 +94,25 @@ async fn a_buyer_is_told_that_the_map_is_old_while_the_ledger_is_gone() {
 }
 
 #[tokio::test]
+async fn whoever_comes_while_the_server_knows_nothing_reads_that_it_does_not_answer() {
+    let (mut ledger, gate) = (Postgres::start(), RedisServer::start());
+    let server = serve(&ledger, &gate);
+    ledger.kill9();
+    let mut buyer = Person::sit_down(Screen::PHONE).await;
+    buyer.expect_in_log("status of 503");
+    buyer.open(&format!("http://{}/events/gala", server.address())).await;
+    buyer.until_there("#stale").await;
+    buyer.until_says("The ticket server does not answer. This page keeps asking.").await;
+    assert_accessible(&mut buyer, "nothing to show").await;
+    ledger.restart();
+    // It kept asking, and knows now that there is none.
+    buyer.expect_in_log("status of 404");
+    buyer.until_says("There is no such event").await;
+    assert_eq!(buyer.run("return document.getElementById('stale').hidden;").await, true);
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
     let (mut ledger, mut gate) = (Postgres::start(), RedisServer::start());
     let (first, mut second) = (serve(&ledger, &gate), serve(&ledger, &gate));
@@ -146,5 +165,24 @@ async fn an_operator_sees_the_ledger_and_the_servers_on_it_come_and_go() {
         .until("Number(document.querySelector('[data-of=leasehold_ledger_lost_total]')?.textContent) >= 1")
         .await;
     operator.until("document.getElementById('replicas-unknown').hidden").await;
+
+    // What is drawn of the event is old while the ledger is gone, and says so, though this server answers.
+    operator.click(".tabs a[href='#seats']").await;
+    operator.until("document.getElementById('map')?.connection === 'live'").await;
+    let pill = |state: &str| format!("document.getElementById('connection').dataset.state === {state:?}");
+    operator.until(&pill("live")).await;
+    for view in ["seats", "sales"] {
+        operator.click(&format!(".tabs a[href='#{view}']")).await;
+        operator.until_there(&format!("#view[data-showing={view}]")).await;
+        operator.until("document.getElementById('stale').hidden").await;
+        ledger.kill9();
+        operator.until_there("#stale").await;
+        operator.until_says("This is how it stood").await;
+        operator.until(&pill("behind")).await;
+        assert_accessible(&mut operator, "an old map or old figures").await;
+        ledger.restart();
+        operator.until("document.getElementById('stale').hidden").await;
+        operator.until(&pill("live")).await;
+    }
     operator.assert_no_complaints().await;
 }

@@ -101,7 +101,7 @@ async fn a_late_payer_reads_that_the_money_came_too_late() {
     assert_eq!(client.send(begin.secret(secret.clone())).await.unwrap().status, 200);
     let revoke = Request::post(format!("/v1/holds/{}/revoke", late.hold_id), &json!({}));
     assert_eq!(client.send(revoke).await.unwrap().status, 200);
-    house.hold("gala", ItemSpec::seat("A-1-2"), "grace").await;
+    let held = house.hold("gala", ItemSpec::seat("A-1-2"), "grace").await;
     let confirm =
         Request::post(format!("/v1/holds/{}/confirm", late.hold_id), &json!({"payment_ref": "pay-1"}));
     assert_eq!(client.send(confirm.secret(secret)).await.unwrap().status, 409);
@@ -112,7 +112,15 @@ async fn a_late_payer_reads_that_the_money_came_too_late() {
     operator.until_says("Payment came too late · ada").await;
     let fate = "document.querySelector('#fates li:last-child').innerText";
     operator.until(&format!("{fate}.includes('the money came too late and is to be given back')")).await;
-    operator.until("document.querySelector('#owner').innerText.includes('left)')").await;
+    // Until when, by the operator's own clock, and how long that is.
+    let until = format!(
+        "document.querySelector('#owner').innerText.includes(new Date({:?}).toLocaleTimeString('en-GB'))",
+        held.expires_at
+    );
+    operator.until(&until).await;
+    let left = "document.querySelector('#owner [data-ends]').textContent";
+    let shown = operator.run(&format!("return {left};")).await;
+    operator.until(&format!("{left} !== {shown} && /^\\d:\\d\\d$/.test({left})")).await;
     operator.assert_no_complaints().await;
 }
 
@@ -154,7 +162,7 @@ async fn an_operator_blocks_seats_with_a_reason_and_ends_the_block() {
     let refused = house.try_hold("gala", ItemSpec::seat("B-2-3"), "ada").await;
     assert_eq!(refused.code().as_deref(), Some("seat-taken"));
 
-    operator.click("[data-action=unblock]").await;
+    operator.click("#owner [data-action=unblock]").await;
     operator.click("#dialog-go").await;
     operator.until("document.getElementById('owner')?.dataset.state === 'Free'").await;
     operator.until_says("Block ended").await;
@@ -162,6 +170,54 @@ async fn an_operator_blocks_seats_with_a_reason_and_ends_the_block() {
     // Called off, nothing happens.
     operator.click("[data-action=block]").await;
     operator.click("#dialog-cancel").await;
+    assert_eq!(house.seats("gala").await, (80, 0, 0));
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn standing_tickets_are_kept_from_sale_and_whatever_is_kept_is_listed() {
+    let house = House::open();
+    house.sell("gala", 20, rules(300)).await;
+    let mut operator = operator(&house, "seats", "gala", Screen::DESKTOP).await;
+    operator.expect_in_log("status of 409");
+    operator.until("document.getElementById('map').connection === 'live'").await;
+    operator.until_says("Nothing is kept from sale.").await;
+    let floor = async || {
+        let view = house.client().send(Request::get("/v1/events/gala")).await.unwrap();
+        let view: serde_json::Value = view.json().unwrap();
+        (view["pools"][0]["free"].as_u64().unwrap(), view["pools"][0]["blocked"].as_u64().unwrap())
+    };
+    // More than there are: nothing is kept, and it is said.
+    for (quantity, reason) in [("21", "too many"), ("5", "for the band")] {
+        operator.click("#block-standing").await;
+        operator.fill("dialog input[name=quantity]", quantity).await;
+        operator.fill("dialog input[name=reason]", reason).await;
+        operator.click("#dialog-go").await;
+        if quantity == "21" {
+            operator.until_says("That did not work").await;
+            assert_eq!(floor().await, (20, 0));
+        }
+    }
+    let listed = "document.getElementById('blocks').innerText";
+    operator.until(&format!("{listed}.includes('floor × 5') && {listed}.includes('for the band')")).await;
+    assert_eq!(floor().await, (15, 5));
+    // What was kept elsewhere is listed too.
+    let body = json!({"seats": ["A-1-1", "A-1-2"], "reason": "camera"});
+    let blocked = house.client().send(Request::post("/v1/events/gala/blocks", &body)).await.unwrap();
+    assert_eq!(blocked.status, 201);
+    operator.until(&format!("{listed}.includes('A-1-1, A-1-2') && {listed}.includes('2 of them.')")).await;
+    assert_accessible(&mut operator, "what is kept from sale").await;
+
+    for (what, left) in [("floor", "1 of them."), ("A-1-1", "Nothing is kept from sale.")] {
+        let end = format!(
+            "[...document.querySelectorAll('#blocks tbody tr')].find((row) => row.innerText.includes({what:?}))
+                .querySelector('[data-action=unblock]').click();"
+        );
+        operator.run(&end).await;
+        operator.click("#dialog-go").await;
+        operator.until(&format!("{listed}.includes({left:?}) && !{listed}.includes({what:?})")).await;
+    }
+    assert_eq!(floor().await, (20, 0));
     assert_eq!(house.seats("gala").await, (80, 0, 0));
     operator.assert_no_complaints().await;
 }
@@ -274,12 +330,69 @@ async fn the_chosen_events_own_sales_are_drawn_and_no_other_events() {
     assert_eq!(operator.run(&format!("return {};", tile("held"))).await, "0");
     house.hold("opera", ItemSpec::seat("A-1-1"), "ada").await;
     operator.until(&rose(0)).await;
+    // The table, which is read now and then, says the same of the chosen event as the figures above it.
+    let stop = "const send = window.fetch;
+        window.fetch = async (path, ...rest) => (path.startsWith('/v1/events?') ? new Promise(() => {}) : send(path, ...rest));";
+    operator.run(stop).await;
+    house.hold("opera", ItemSpec::seat("A-1-2"), "ada").await;
+    let figures =
+        "[...document.querySelectorAll('tr.chosen .number')].map((cell) => cell.textContent).join()";
+    operator.until(&format!("{figures} === '0,2,78,0' && {} === '2'", tile("held"))).await;
     // A row of the table leads to the event's seats.
     operator
         .run("[...document.querySelectorAll('tbody .link')].find((link) => link.textContent === 'The gala evening').click();")
         .await;
     operator.until_there("#view[data-showing=seats]").await;
     assert_eq!(operator.run("return document.getElementById('event').value;").await, "gala");
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn seconds_without_an_answer_are_a_gap_as_long_as_they_were() {
+    let mut house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut operator = operator(&house, "sales", "gala", Screen::DESKTOP).await;
+    operator.expect_in_log("net::ERR_");
+    let lines = ["#event-sales .chart:last-child path.line", "#server-sales path.line"];
+    for line in lines {
+        operator.until(&format!("document.querySelector({line:?}).getAttribute('d').includes('L')")).await;
+    }
+    house.server.kill9();
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    house.come_back();
+    for line in lines {
+        // The widest gap between two parts of the line, in seconds of the axis below it.
+        let gap = format!(
+            "((line) => {{
+               const parts = line.getAttribute('d').slice(1).split('M').map((part) => part.split('L').map(parseFloat));
+               const across = line.ownerSVGElement.querySelector('.grid line');
+               const span = parseInt(line.ownerSVGElement.querySelector('text[text-anchor=start]').textContent);
+               const pixels = Math.max(0, ...parts.slice(1).map((part, place) => part[0] - parts[place].at(-1)));
+               return pixels / (across.x2.baseVal.value - across.x1.baseVal.value) * span;
+             }})(document.querySelector({line:?}))"
+        );
+        operator.until(&format!("{gap} >= 5")).await;
+    }
+    operator.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn more_events_than_fit_a_page_are_shown_when_asked_for() {
+    let house = House::open();
+    for number in 0..101 {
+        let event = leasehold_api::CreateEvent {
+            id: format!("evening-{number}"),
+            pools: vec![leasehold_api::PoolSpec { id: "floor".to_owned(), capacity: 1 }],
+            ..leasehold_api::CreateEvent::default()
+        };
+        house.create(&event).await;
+    }
+    let mut operator = operator(&house, "sales", "arena", Screen::DESKTOP).await;
+    let rows = |count: usize| format!("document.querySelectorAll('#view tbody tr').length === {count}");
+    operator.until(&rows(100)).await;
+    operator.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'More events').click();").await;
+    operator.until(&rows(102)).await;
+    operator.until("[...document.querySelectorAll('button')].find((one) => one.textContent === 'More events').hidden").await;
     operator.assert_no_complaints().await;
 }
 
@@ -315,6 +428,12 @@ async fn locks_are_listed_with_owner_age_fence_waiters_and_advice() {
     assert!(seconds(2) > 0, "{cells}");
     assert_eq!(cells[3], grant.fence.unwrap().to_string(), "{cells}");
     operator.until_says("3,000 ms").await;
+    let rows = |count: usize| format!("document.querySelectorAll('#locks tbody tr').length === {count}");
+    let other = client.send(Request::post("/v1/locks/upload:1", &json!({"ttl_ms": 60_000}))).await.unwrap();
+    assert_eq!(other.status, 201);
+    operator.until(&rows(2)).await;
+    operator.fill("#prefix", "report:n").await;
+    operator.until(&format!("{} && {row}.includes('report:nightly')", rows(1))).await;
     operator.fill("#prefix", "other").await;
     operator.until_says("No lock is held").await;
     waiting.abort();
@@ -353,6 +472,14 @@ async fn what_went_wrong_is_listed_and_a_server_that_is_gone_takes_no_work() {
     let row =
         "[...document.querySelectorAll('tr')].find((row) => row.innerText.includes('the-one'))?.innerText";
     operator.until(&format!("{row}?.includes('POST /v1/locks/job') && {row}.includes('503')")).await;
+    // It asks again a few times before it says so; here it does not wait long in between.
+    operator.expect_in_log("status of 503");
+    operator
+        .run("const wait = window.setTimeout; window.setTimeout = (work, ms) => wait(work, ms / 50);")
+        .await;
+    operator.click(".tabs a[href='#locks']").await;
+    operator.until_says("The store of the locks does not answer").await;
+    operator.click(".tabs a[href='#health']").await;
     house.server.kill9();
     operator.until("document.getElementById('ready').textContent === 'Takes no work'").await;
     operator.assert_no_complaints().await;

@@ -14,7 +14,7 @@ use serde_json::Value;
 pub(crate) struct House {
     pub(crate) server: ServerProcess,
     launch: Launch,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// A person in front of a browser of their own.
@@ -42,13 +42,21 @@ impl House {
     fn start(launch: impl FnOnce(&Path, &Path) -> Launch) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory for the data file");
         let launch = launch(Path::new(env!("CARGO_BIN_EXE_leasehold")), &folder.path().join("house.db"));
-        Self { server: launch.start(), launch, _folder: folder }
+        Self { server: launch.start(), launch, folder }
     }
 
     /// Starts the server again, where it was.
     pub(crate) fn come_back(&mut self) {
         let address = self.server.address().to_owned();
         self.server = self.launch.clone().at(&address).start();
+    }
+
+    /// The same, and everything that it knew is lost.
+    pub(crate) fn come_back_empty(&mut self) {
+        for file in std::fs::read_dir(self.folder.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        self.come_back();
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

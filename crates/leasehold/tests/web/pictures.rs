@@ -1,12 +1,13 @@
 //! The pictures in the README, taken from the pages and the rush's report as they are.
 //!
 //! They are taken with every run. Where they are kept is said by `LEASEHOLD_PICTURES`, which `cargo xtask pictures` sets;
-//! beside them is a fingerprint of what they show, and a run with another one fails: the pictures cannot go stale. It is
-//! written by a run of its own, when all pictures have been taken.
+//! beside them is a line for each, with a fingerprint of the picture and one of what it shows, written when it is taken. A
+//! run that finds another picture, or other pages, fails: the pictures cannot go stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use leasehold_api::{HoldView, ItemSpec};
@@ -14,13 +15,18 @@ use leasehold_client::Request;
 use leasehold_testkit::Screen;
 use serde_json::json;
 
-use crate::house::{House, Person};
+use crate::house::{House, Person, rules};
 
 /// How many simulated buyers are in the pictures.
 const CROWD: u32 = 40;
-const FINGERPRINT: &str = "pages.fingerprint";
-/// What is drawn in them.
-const DRAWN_BY: [&str; 2] = ["crates/leasehold-server/web", "crates/leasehold/src/rush/report"];
+const FINGERPRINTS: &str = "pages.fingerprint";
+/// What is drawn in them: files, and folders of files.
+const DRAWN_BY: [&str; 4] = [
+    "crates/leasehold-server/web",
+    "crates/leasehold/src/crowd.rs",
+    "crates/leasehold/src/demo.rs",
+    "crates/leasehold/src/rush/report",
+];
 const TAKEN: [&str; 9] = [
     "buyer.png",
     "buyer-dark.png",
@@ -42,44 +48,69 @@ fn kept_in() -> Option<PathBuf> {
     std::env::var_os("LEASEHOLD_PICTURES").map(PathBuf::from)
 }
 
-/// What is drawn, folded into a number: any change of a file gives another one.
-fn fingerprint() -> String {
-    let folders = DRAWN_BY.map(|folder| std::fs::read_dir(repository().join(folder)).unwrap());
-    let entries = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
-    let files: BTreeMap<PathBuf, Vec<u8>> =
-        entries.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
-    // FNV-1a: it guards against forgetting, not against malice.
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for (path, bytes) in &files {
-        let name = path.file_name().unwrap().as_encoded_bytes();
-        for byte in name.iter().chain(bytes) {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+/// Bytes folded into a number. FNV-1a: it guards against forgetting, not against malice.
+fn folded<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
+    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, fold)
+}
+
+/// What is drawn: any change of a file gives another number.
+fn drawn() -> u64 {
+    let mut files: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
+    for path in DRAWN_BY.map(|path| repository().join(path)) {
+        let folder = std::fs::read_dir(&path).ok();
+        let inside = folder.map(|entries| entries.map(|entry| entry.unwrap().path()).collect());
+        for file in inside.unwrap_or_else(|| vec![path]) {
+            files.insert(file.clone(), std::fs::read(file).unwrap());
         }
     }
-    format!("{hash:016x}\n")
+    let all = files
+        .iter()
+        .flat_map(|(path, bytes)| path.file_name().unwrap().as_encoded_bytes().iter().chain(bytes));
+    folded(all)
+}
+
+/// The line that belongs to a picture.
+fn fingerprint(name: &str, picture: &[u8]) -> String {
+    format!("{name} {:016x} {:016x}\n", folded(picture), drawn())
 }
 
 fn keep(name: &str, picture: &[u8]) {
+    /// Pictures are taken at the same time, and their lines are in one file.
+    static WRITING: Mutex<()> = Mutex::new(());
     assert!(TAKEN.contains(&name), "{name} is not in the list");
+    assert_is_picture(name, picture);
+    if let Some(folder) = kept_in() {
+        let _alone = WRITING.lock().unwrap();
+        std::fs::write(folder.join(name), picture).unwrap();
+        let before = std::fs::read_to_string(folder.join(FINGERPRINTS)).unwrap_or_default();
+        let is_other =
+            |line: &&str| TAKEN.iter().any(|one| *one != name && line.split(' ').next() == Some(*one));
+        let others = before.lines().filter(is_other);
+        let mut lines: Vec<String> = others.map(|line| format!("{line}\n")).collect();
+        lines.push(fingerprint(name, picture));
+        lines.sort();
+        std::fs::write(folder.join(FINGERPRINTS), lines.concat()).unwrap();
+    }
+}
+
+fn assert_is_picture(name: &str, picture: &[u8]) {
     let begins: &[u8] = if name.ends_with(".png") { b"\x89PNG" } else { b"<svg" };
     assert!(picture.starts_with(begins), "{name} is no picture");
     assert!(picture.len() > 10_000, "{name} has {} bytes: an empty page?", picture.len());
-    if let Some(folder) = kept_in() {
-        std::fs::write(folder.join(name), picture).unwrap();
-    }
 }
 
 #[test]
 fn the_pictures_that_are_kept_show_the_pages_as_they_are() {
-    if let Some(folder) = kept_in() {
-        std::fs::write(folder.join(FINGERPRINT), fingerprint()).unwrap();
-    }
-    let kept =
-        std::fs::read_to_string(repository().join("docs/pictures").join(FINGERPRINT)).unwrap_or_default();
+    let folder = repository().join("docs/pictures");
+    let kept = std::fs::read_to_string(folder.join(FINGERPRINTS)).unwrap_or_default();
+    let mut lines =
+        TAKEN.map(|name| fingerprint(name, &std::fs::read(folder.join(name)).unwrap_or_default()));
+    lines.sort();
     assert_eq!(
         kept,
-        fingerprint(),
-        "the pages have changed since their pictures were taken: cargo xtask pictures"
+        lines.concat(),
+        "the pages, or a picture, have changed since it was taken: cargo xtask pictures"
     );
 }
 
@@ -128,7 +159,7 @@ async fn the_buyers_page_has_its_picture_taken() {
     let ready =
         "await Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations === 1)
             .map((one) => one.finished));
-        window.scrollTo(0, document.documentElement.scrollHeight);
+        document.getElementById('view').scrollIntoView();
         await new Promise((next) => setTimeout(next, 1_000));";
     buyer.run(ready).await;
     keep("phone-ticket.png", &buyer.picture().await);
@@ -138,7 +169,8 @@ async fn the_buyers_page_has_its_picture_taken() {
 #[tokio::test]
 async fn the_console_has_its_picture_taken() {
     let house = House::with_crowd(CROWD);
-    let mut operator = Person::sit_down(Screen::DESKTOP).await;
+    // High enough for a seat's whole story.
+    let mut operator = Person::sit_down(Screen { height: 1000, ..Screen::DESKTOP }).await;
     operator.open(&house.url("/console#seats")).await;
     operator.until("document.getElementById('map')?.connection === 'live'").await;
     full_house(&mut operator).await;
@@ -183,6 +215,7 @@ async fn the_console_has_its_picture_taken() {
     assert_eq!(operator.sees(seat).await, "held", "the map and the panel say the same");
     keep("console-seats.png", &operator.picture().await);
 
+    operator.show_on(Screen::DESKTOP).await;
     operator.open(&house.url("/console#rush")).await;
     operator.click("#start-rush").await;
     operator.until_there("#verdict").await;
@@ -209,4 +242,59 @@ fn the_report_of_a_rush_has_its_picture_taken() {
     let picture = std::fs::read(&report).unwrap();
     assert!(String::from_utf8_lossy(&picture).contains("PASSED: exactly 3 of 3 seats sold"));
     keep("rush.svg", &picture);
+}
+
+/// A picture that no document shows, for whoever changes a page and wants to look.
+async fn look(person: &mut Person, name: &str) {
+    // What fades in has done so, and the camera rests.
+    person.run("await new Promise((next) => setTimeout(next, 800));").await;
+    let picture = person.picture().await;
+    assert_is_picture(name, &picture);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name), picture).unwrap();
+}
+
+#[tokio::test]
+async fn views_that_no_document_shows_can_be_looked_at_too() {
+    let house = House::open();
+    house.sell("gala", 20, rules(300)).await;
+    house.hold("gala", ItemSpec::pool("floor", 3), "grace").await;
+    for lock in ["report:nightly", "import:orders"] {
+        let body = json!({"ttl_ms": 60_000, "label": "host-7/cron"});
+        let taken = house.client().send(Request::post(format!("/v1/locks/{lock}"), &body)).await.unwrap();
+        assert_eq!(taken.status, 201);
+    }
+    let blocks = json!({"seats": ["B-4-9", "B-4-10"], "pools": [{"id": "floor", "quantity": 5}], "reason": "for the band"});
+    let blocked = house.client().send(Request::post("/v1/events/gala/blocks", &blocks)).await.unwrap();
+    assert_eq!(blocked.status, 201);
+    let mut buyer = house.visitor("gala", Screen::PHONE).await;
+    buyer.click_seat("A-3-5").await;
+    house.hold("gala", ItemSpec::seat("A-3-5"), "ada").await;
+    buyer.until_there(".offers button").await;
+    look(&mut buyer, "phone-refused.png").await;
+    buyer.click(".offers button").await;
+    buyer.click("#pay").await;
+    look(&mut buyer, "phone-till.png").await;
+    buyer.click("input[name=bank][value=slow]").await;
+    buyer.click("#pay-now").await;
+    buyer.until_there("#waiting").await;
+    look(&mut buyer, "phone-paying.png").await;
+    buyer.open(&house.url("/")).await;
+    buyer.until_says("The gala evening").await;
+    look(&mut buyer, "phone-lobby.png").await;
+    for screen in [Screen::DESKTOP, Screen::PHONE] {
+        buyer.show_on(screen).await;
+        for view in ["sales", "seats", "locks", "health"] {
+            buyer.open(&house.url(&format!("/console#{view}"))).await;
+            buyer.reload().await;
+            buyer.until_there(&format!("#view[data-showing={view}]")).await;
+            look(&mut buyer, &format!("console-{view}-{}.png", screen.width)).await;
+        }
+        buyer.click(".tabs a[href='#seats']").await;
+        buyer.until_says("for the band").await;
+        buyer.run("document.getElementById('blocks').scrollIntoView();").await;
+        look(&mut buyer, &format!("console-blocks-{}.png", screen.width)).await;
+    }
+    buyer.assert_no_complaints().await;
 }

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::house::{House, Person, rules};
 
-#[tokio::test]
-async fn two_browsers_fight_for_one_seat_and_the_loser_is_offered_others_nearby() {
+/// Two browsers want one seat; the other one presses the button at once, or when it has heard of the first one's hold.
+async fn fight(hears_first: bool) {
     let house = House::open();
     house.sell("gala", 0, rules(120)).await;
     let mut one = house.visitor("gala", Screen::DESKTOP).await;
@@ -18,9 +18,15 @@ async fn two_browsers_fight_for_one_seat_and_the_loser_is_offered_others_nearby(
         buyer.click_seat("A-3-5").await;
         buyer.until("document.querySelectorAll('.chip').length === 1").await;
     }
-    // Both press the button at the same time. Whoever hears of the other's hold first cannot press it any more.
+    // Whoever hears of the other's hold first cannot press the button any more.
     let press = "document.getElementById('hold-chosen').click();";
-    tokio::join!(one.run(press), other.run(press));
+    if hears_first {
+        one.run(press).await;
+        other.until_sees("A-3-5", "held").await;
+        other.run(press).await;
+    } else {
+        tokio::join!(one.run(press), other.run(press));
+    }
     let settled = "document.getElementById('countdown') || document.querySelector('.offers button')";
     one.until(settled).await;
     other.until(settled).await;
@@ -39,6 +45,39 @@ async fn two_browsers_fight_for_one_seat_and_the_loser_is_offered_others_nearby(
     assert_eq!(house.seats("gala").await, (78, 2, 0));
     one.assert_no_complaints().await;
     other.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn two_browsers_fight_for_one_seat_and_the_loser_is_offered_others_nearby() {
+    fight(false).await;
+}
+
+#[tokio::test]
+async fn whoever_hears_of_it_before_the_click_is_offered_others_nearby_too() {
+    fight(true).await;
+}
+
+#[tokio::test]
+async fn a_seat_that_was_refused_is_not_offered_again_though_the_map_still_shows_it_as_free() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.click_seat("A-3-5").await;
+    // The refusal arrives, and the stream has nothing of it yet.
+    let refuse = "const send = window.fetch;
+        window.fetch = async () => {
+          window.fetch = send;
+          return new Response(JSON.stringify({ code: 'seat-taken', seats: ['A-3-5'] }), { status: 409 });
+        };
+        document.getElementById('hold-chosen').click();";
+    buyer.run(refuse).await;
+    buyer.until_says("Taken a moment ago").await;
+    assert_eq!(buyer.sees("A-3-5").await, "free");
+    let offers = buyer.run("return document.querySelector('.offers').innerText;").await;
+    assert!(!offers.as_str().unwrap().contains("row 3 · 5"), "{offers}");
+    buyer.click(".offers button").await;
+    buyer.until_there("#countdown").await;
+    buyer.assert_no_complaints().await;
 }
 
 async fn has_hold(buyer: &mut Person) -> bool {
@@ -65,7 +104,7 @@ async fn a_seat_that_was_taken_a_moment_ago_is_refused_in_words() {
         document.getElementById('hold-chosen').click();";
     buyer.run(script).await;
     buyer.until_says("Taken a moment ago").await;
-    buyer.until_says("Seat A-1-1 was taken by someone else just now").await;
+    buyer.until_says("Section A, row 1, seat 1 was taken by someone else just now").await;
     // That the seat went comes by the stream as well, and does not push the offers of two aside.
     buyer.until_sees("A-1-1", "held").await;
     assert_eq!(buyer.run("return document.querySelectorAll('.offers button').length;").await, 3);
@@ -115,37 +154,144 @@ async fn every_other_refusal_has_its_words_too() {
     buyer.assert_no_complaints().await;
 }
 
-#[tokio::test]
-async fn best_seats_that_are_not_together_and_seats_beyond_the_most_are_said() {
-    let house = House::open();
-    house.sell("gala", 0, rules(120)).await;
-    // All of section A but one seat.
-    let items: Vec<_> =
-        (1..=4).flat_map(|row| (1..=10).map(move |seat| format!("A-{row}-{seat}"))).skip(1).collect();
-    let items: Vec<_> = items.into_iter().map(|seat| json!({"seat": seat})).collect();
+/// The forty seats of a section.
+fn seats_of(section: &str) -> impl Iterator<Item = String> {
+    (1..=4).flat_map(move |row| (1..=10).map(move |seat| format!("{section}-{row}-{seat}")))
+}
+
+/// Somebody else takes all of these at once.
+async fn hold_all(house: &House, seats: impl Iterator<Item = String>) {
+    let items: Vec<_> = seats.map(|seat| json!({"seat": seat})).collect();
     let body = json!({"items": items, "holder": "somebody"});
     let held = house.client().send(Request::post("/v1/events/gala/holds", &body)).await.unwrap();
     assert_eq!(held.status, 201);
+}
+
+#[tokio::test]
+async fn best_seats_that_are_not_together_are_said() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    // All of section A but one seat.
+    hold_all(&house, seats_of("A").skip(1)).await;
     let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
     buyer.expect_in_log("status of 409");
     buyer.click("input[name=way][value=best]").await;
     buyer.run("document.getElementById('where').value = 'A';").await;
     buyer.click("#hold-best").await;
     buyer.until_says("No such seats together").await;
-    buyer.until_says("39 are in other people’s carts").await;
+    buyer
+        .until_says(
+            "Section A has no 2 free seats together. 41 places are free in the whole venue. 39 are in",
+        )
+        .await;
     // The offer looks everywhere, and finds them in the other section.
     buyer.until("document.querySelector('.offers button')?.textContent === 'Look in all sections'").await;
     buyer.click(".offers button").await;
     buyer.until_says("Section B").await;
     buyer.click("#release").await;
     buyer.until_says("Given back").await;
+    buyer.assert_no_complaints().await;
+}
 
-    buyer.run("document.getElementById('map').setAttribute('max', '2');").await;
-    for seat in ["B-1-1", "B-1-2", "B-1-3"] {
-        buyer.click_seat(seat).await;
+/// From now on every request of this page to such a path that changes something is answered so, or not at all; and it
+/// does not wait long before it asks again.
+async fn answer_all(buyer: &mut Person, path: &str, answer: Option<(u16, &str)>) {
+    let answer = match answer {
+        Some((status, code)) => {
+            format!("return new Response(JSON.stringify({{ code: {code:?} }}), {{ status: {status} }});")
+        }
+        None => "throw new TypeError('no connection');".to_owned(),
+    };
+    let script = format!(
+        "window.send ??= window.fetch;
+         window.wait ??= window.setTimeout;
+         window.setTimeout = (work, ms) => window.wait(work, ms < 6_000 ? ms / 50 : ms);
+         window.fetch = async (path, options) => {{
+           if (['GET', undefined].includes(options?.method) || !path.endsWith({path:?})) return window.send(path, options);
+           {answer}
+         }};"
+    );
+    buyer.run(&script).await;
+}
+
+async fn answer_again(buyer: &mut Person) {
+    buyer.run("window.fetch = window.send; window.setTimeout = window.wait;").await;
+}
+
+#[tokio::test]
+async fn a_server_that_stays_busy_or_silent_has_its_words_and_nothing_is_lost() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.click_seat("A-1-1").await;
+    for (answer, words) in [
+        (Some((503, "overloaded")), "Very busy right now"),
+        (Some((429, "quota-exceeded")), "Very busy right now"),
+        (Some((503, "outcome-unknown")), "No connection"),
+        (None, "No connection"),
+    ] {
+        answer_all(&mut buyer, "/holds", answer).await;
+        buyer.click("#hold-chosen").await;
+        buyer.until_says(words).await;
+        answer_again(&mut buyer).await;
+        buyer.run("document.querySelector('#notice').hidden = true;").await;
     }
-    buyer.until_says("That is the most at once").await;
-    buyer.until("document.querySelectorAll('.chip').length === 2").await;
+    buyer.click("#hold-chosen").await;
+    buyer.until_there("#countdown").await;
+    assert_eq!(house.seats("gala").await, (79, 1, 0), "asked five times, held once");
+
+    buyer.click("#pay").await;
+    answer_all(&mut buyer, "/payment", Some((429, "payments-busy"))).await;
+    buyer.click("#pay-now").await;
+    buyer.until_says("Very busy right now").await;
+    // The bank has paid, and the server cannot be told.
+    answer_all(&mut buyer, "/confirm", None).await;
+    buyer.click("#pay-now").await;
+    buyer.until("document.querySelector('.offers button')?.textContent === 'Ask again'").await;
+    buyer.until_says("No connection").await;
+    answer_again(&mut buyer).await;
+    buyer.click(".offers button").await;
+    buyer.until_there("#done").await;
+    assert_eq!(house.seats("gala").await, (79, 0, 1));
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn no_more_time_where_none_can_be_added_and_words_where_it_was_added_elsewhere() {
+    let house = House::open();
+    house.sell("gala", 0, PolicySpec { extends_max: Some(0), ..rules(120) }).await;
+    house.sell("opera", 0, PolicySpec { extends_max: Some(1), ..rules(120) }).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 409");
+    buyer.take(&["A-1-1"]).await;
+    assert_eq!(buyer.run("return document.getElementById('extend').disabled;").await, true);
+
+    buyer.open(&house.url("/events/opera")).await;
+    buyer.until_there("#hold-chosen").await;
+    buyer.take(&["A-1-1"]).await;
+    let elsewhere =
+        "const { hold_id, secret } = JSON.parse(localStorage.getItem('leasehold:cart:opera'));
+        const headers = { 'content-type': 'application/json', 'hold-secret': secret };
+        return (await fetch(`/v1/holds/${hold_id}`, { method: 'PATCH', headers, body: '{\"extend_ms\": 130000}' })).status;";
+    assert_eq!(buyer.run(elsewhere).await, 200);
+    buyer.click("#extend").await;
+    buyer.until_says("No more time can be added").await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
+async fn best_seats_of_a_venue_without_a_free_one_are_sold_out_for_now() {
+    let house = House::open();
+    house.sell("gala", 0, rules(120)).await;
+    hold_all(&house, seats_of("A")).await;
+    hold_all(&house, seats_of("B")).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("status of 409");
+    buyer.click("input[name=way][value=best]").await;
+    buyer.click("#hold-best").await;
+    buyer.until_says("Sold out for now").await;
+    buyer.until_says("Nothing is free right now. 80 are in other people’s carts").await;
+    assert_eq!(buyer.run("return document.querySelectorAll('.offers button').length;").await, 0);
     buyer.assert_no_complaints().await;
 }
 
@@ -177,6 +323,18 @@ async fn a_chosen_seat_that_goes_is_replaced_beside_those_that_stay() {
     let mine: Vec<&str> = mine.as_str().unwrap().split(' ').collect();
     assert!(mine.len() == 3 && mine.contains(&"A-1-1") && mine.contains(&"A-1-2"), "{mine:?}");
     assert_eq!(house.seats("gala").await, (76, 4, 0));
+
+    // Two of them go at once.
+    buyer.click("#release").await;
+    buyer.until_says("Given back").await;
+    for seat in ["A-2-1", "A-2-2"] {
+        buyer.click_seat(seat).await;
+    }
+    buyer.until("document.querySelectorAll('.chip').length === 2").await;
+    hold_all(&house, ["A-2-1", "A-2-2"].map(str::to_owned).into_iter()).await;
+    buyer
+        .until_says("2 of your seats just went to someone else, and are no longer among your chosen ones.")
+        .await;
     buyer.assert_no_complaints().await;
 }
 
@@ -205,11 +363,24 @@ async fn too_many_for_one_person_is_said_with_the_limit() {
     house.sell("gala", 0, PolicySpec { units_per_holder_max: Some(2), ..rules(120) }).await;
     let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
     buyer.expect_in_log("status of 422");
+    // Nobody is let choose what would be refused.
+    for seat in ["B-1-1", "B-1-2", "B-1-3"] {
+        buyer.click_seat(seat).await;
+    }
+    buyer.until_says("Up to 2 seats can be held in one go.").await;
+    buyer.until("document.querySelectorAll('.chip').length === 2").await;
     buyer.click("input[name=way][value=best]").await;
     buyer.click("[aria-label='How many seats: more']").await;
+    buyer.until_says("Hold the best 2 together").await;
+    // What was bought counts too.
+    buyer.click("#hold-best").await;
+    buyer.until_there("#countdown").await;
+    buyer.pay("pays").await;
+    buyer.click("#more").await;
+    buyer.click("input[name=way][value=best]").await;
     buyer.click("#hold-best").await;
     buyer.until_says("One person can have at most 2 tickets").await;
-    assert_eq!(house.seats("gala").await, (80, 0, 0));
+    assert_eq!(house.seats("gala").await, (78, 0, 2));
     buyer.assert_no_complaints().await;
 }
 

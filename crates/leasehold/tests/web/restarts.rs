@@ -42,10 +42,31 @@ async fn a_page_outlives_its_server_with_the_hold_and_without_lying() {
 }
 
 #[tokio::test]
+async fn an_event_that_is_not_there_any_more_is_not_shown_as_if_it_were() {
+    let mut house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut buyer = house.visitor("gala", Screen::DESKTOP).await;
+    buyer.expect_in_log("net::ERR_");
+    buyer.expect_in_log("status of 404");
+    house.server.kill9();
+    house.come_back_empty();
+    buyer.until("document.getElementById('connection').dataset.state === 'missing'").await;
+    buyer.until_there("#stale").await;
+    buyer.until_says("This event is not here any more. What you see is old.").await;
+    // Put on sale again, it is read anew.
+    house.sell("gala", 0, rules(300)).await;
+    buyer.until("document.getElementById('stale').hidden").await;
+    buyer.take(&["A-1-1"]).await;
+    buyer.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn what_happened_while_the_connection_was_cut_arrives_when_it_is_back() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;
     let (proxy, mut buyer) = behind_a_proxy(&house).await;
+    let read = "return performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/availability')).length;";
+    assert_eq!(buyer.run(read).await, 1);
     proxy.refuse().await;
     assert!(proxy.cut().await > 0, "the stream was there to be cut");
     buyer.until("document.getElementById('map').connection === 'behind'").await;
@@ -59,6 +80,7 @@ async fn what_happened_while_the_connection_was_cut_arrives_when_it_is_back() {
     assert_eq!(buyer.sees("A-1-1").await, "free");
     buyer.until("document.getElementById('map').connection === 'live'").await;
     buyer.until_says("79 free · 1 in carts · 0 sold").await;
+    assert_eq!(buyer.run(read).await, 1, "the stream went on from where it was; nothing was read anew");
     buyer.assert_no_complaints().await;
 }
 

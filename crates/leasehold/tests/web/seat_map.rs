@@ -257,6 +257,33 @@ async fn told_to_begin_anew_it_reads_everything_again_and_lets_go_of_the_old_str
 }
 
 #[tokio::test]
+async fn a_page_nobody_looks_at_lets_go_of_its_stream_and_catches_up_when_it_is_seen_again() {
+    let house = House::open();
+    house.sell("gala", 0, rules(300)).await;
+    let mut page = bare(&house, Screen::DESKTOP, "{ src: '/v1/events/gala' }").await;
+    page.until("map.connection === 'live'").await;
+    let hide = |hidden: bool| {
+        format!(
+            "Object.defineProperty(document, 'hidden', {{ value: {hidden}, configurable: true }});
+             document.dispatchEvent(new Event('visibilitychange'));"
+        )
+    };
+    // A short look elsewhere costs nothing.
+    page.run(&hide(true)).await;
+    page.run(&hide(false)).await;
+    assert_eq!(page.run("return map.connection;").await, "live");
+    page.run(&hide(true)).await;
+    page.until("map.connection === 'connecting'").await;
+    house.hold("gala", ItemSpec::seat("A-1-1"), "somebody").await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(page.sees("A-1-1").await, "free", "it does not listen any more");
+    page.run(&hide(false)).await;
+    page.until_sees("A-1-1", "held").await;
+    page.until("map.connection === 'live'").await;
+    page.assert_no_complaints().await;
+}
+
+#[tokio::test]
 async fn a_page_that_chooses_other_colours_sees_them() {
     let house = House::open();
     house.sell("gala", 0, rules(300)).await;

@@ -52,7 +52,7 @@ async fn a_violation_of_the_policy_and_a_script_that_fails_are_seen() {
 async fn pages_have_a_strict_policy_a_tag_and_are_compressed() {
     let house = House::serving(&[]);
     let mut client = house.client();
-    for path in ["/events/anything", "/web/seat-map.js", "/web/base.css"] {
+    for path in ["/", "/console", "/events/anything", "/web/seat-map.js", "/web/base.css"] {
         let request = Request::get(path).header("accept-encoding", "gzip");
         let answer = client.send(request).await.unwrap();
         assert_eq!(answer.status, 200, "{path}");
