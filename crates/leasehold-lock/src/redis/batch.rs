@@ -19,7 +19,7 @@ use crate::error::StoreError;
 /// Asks in one script. The server does nothing else while it runs.
 const ASKS_MAX: usize = 128;
 /// Scripts under way at the same time, so that this process prepares one while the server works on another.
-const SENDERS_MAX: usize = 3;
+const SENDERS_MAX: usize = 2;
 /// Asks that wait to be sent; beyond that each goes alone.
 const WAITING_MAX: usize = 10_000;
 
