@@ -147,6 +147,13 @@ pub struct Page<T> {
     pub more: bool,
 }
 
+impl<T> Page<(u64, T)> {
+    /// The place after which the next part begins; none after the last part.
+    pub fn next(&self) -> Option<u64> {
+        self.items.last().filter(|_| self.more).map(|(place, _)| *place)
+    }
+}
+
 /// What a subscriber gets next.
 #[derive(Debug)]
 pub enum StreamStep {

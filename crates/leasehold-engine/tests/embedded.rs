@@ -348,9 +348,9 @@ async fn the_pages_of_a_list_of_holds_have_each_live_hold_once_whatever_else_hap
             release(*id).await;
         }
         page_number += 1;
-        match page.items.last() {
-            Some((place, _)) if page.more => after = *place,
-            _ => break,
+        match page.next() {
+            Some(place) => after = place,
+            None => break,
         }
     }
     let count = listed.len();

@@ -7,8 +7,7 @@ use http::{Request, StatusCode};
 use leasehold_api::{BlockList, BlockView, CreateBlock, Problem};
 use leasehold_core::{BlockId, Command};
 
-use super::holds::page_asked_for;
-use super::{Write, answer, json, private, venue};
+use super::{Write, answer, json, page_asked_for, private, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse};
 use crate::problem::ApiError;
@@ -43,7 +42,7 @@ pub(crate) async fn list(
     let (after, limit) = page_asked_for(query.as_deref())?;
     let venue = venue(&app, &event).await?;
     let page = app.engine.blocks(&venue, after, limit).await?;
-    let next = page.items.last().filter(|_| page.more).map(|(place, _)| place.to_string());
+    let next = page.next().map(|place| place.to_string());
     let blocks = page.items.iter().map(|(_, block)| wire::block_view(&venue, block)).collect();
     Ok(private(json(StatusCode::OK, &BlockList { blocks, next })))
 }

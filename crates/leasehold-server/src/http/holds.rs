@@ -8,15 +8,11 @@ use leasehold_api::{CreateHold, HoldList, HoldView, PatchHold, Problem, RevokeHo
 use leasehold_core::{Command, Refusal};
 use leasehold_engine::{EngineError, Outcome, Venue};
 
-use super::{Write, answer, hold_id, json, private, secret, venue};
+use super::{Write, answer, hold_id, json, page_asked_for, private, secret, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse, parse_optional};
 use crate::problem::ApiError;
-use crate::query::Query;
 use crate::wire;
-
-/// Holds on one page.
-const PAGE_MAX: usize = 1_000;
 
 /// Holds all of the items, or none of them.
 #[utoipa::path(post, path = "/v1/events/{event}/holds", request_body = CreateHold, tag = "holds",
@@ -56,7 +52,7 @@ pub(crate) async fn list(
     let venue = venue(&app, &event).await?;
     let page = app.engine.holds(&venue, after, limit).await?;
     let now = app.engine.now();
-    let next = page.items.last().filter(|_| page.more).map(|(place, _)| place.to_string());
+    let next = page.next().map(|place| place.to_string());
     let holds = page.items.iter().map(|(_, hold)| wire::hold_view(&venue, hold, now)).collect();
     Ok(private(json(StatusCode::OK, &HoldList { holds, next })))
 }
@@ -136,13 +132,6 @@ pub(crate) async fn revoke(
     let done = write.execute(&app, Command::RevokeHold(hold, reason.clone()), None).await?;
     tracing::info!(%hold, reason = reason.as_ref().map(leasehold_core::Text::as_str), "revoked a hold");
     Ok(answer(&app, &done, StatusCode::OK))
-}
-
-/// Where a page begins, and how many holds are on it.
-pub(crate) fn page_asked_for(query: Option<&str>) -> Result<(u64, usize), ApiError> {
-    let query = Query::parse(query, &["after", "limit"])?;
-    let limit = query.number("limit", 1, PAGE_MAX as u64)?.map_or(100, |limit| limit as usize);
-    Ok((query.number("after", 0, u64::MAX)?.unwrap_or(0), limit))
 }
 
 /// What this very request was answered before. The hold itself may be forgotten by now.

@@ -36,6 +36,7 @@ use crate::app::App;
 use crate::body;
 use crate::idempotency;
 use crate::problem::ApiError;
+use crate::query::Query;
 use crate::wire;
 
 /// A request that changes something: its body read, its key found.
@@ -137,4 +138,12 @@ pub(crate) fn answer(app: &App, done: &Done, created: StatusCode) -> Response {
         response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
     private(response)
+}
+
+/// Where a page of an event's list begins, and how much is on it.
+fn page_asked_for(query: Option<&str>) -> Result<(u64, usize), ApiError> {
+    const PAGE_MAX: u64 = 1_000;
+    let query = Query::parse(query, &["after", "limit"])?;
+    let limit = query.number("limit", 1, PAGE_MAX)?.map_or(100, |limit| limit as usize);
+    Ok((query.number("after", 0, u64::MAX)?.unwrap_or(0), limit))
 }

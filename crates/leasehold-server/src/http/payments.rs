@@ -6,8 +6,7 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use leasehold_api::{BeginPayment, HoldView, PaymentFailed, Problem, RefundList};
 
-use super::holds::page_asked_for;
-use super::{Write, answer, hold_id, json, private, venue};
+use super::{Write, answer, hold_id, json, page_asked_for, private, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse};
 use crate::problem::ApiError;
@@ -58,7 +57,7 @@ pub(crate) async fn refunds(
     let (after, limit) = page_asked_for(query.as_deref())?;
     let venue = venue(&app, &event).await?;
     let page = app.engine.refunds(&venue, after, limit).await?;
-    let next = page.items.last().filter(|_| page.more).map(|(place, _)| place.to_string());
+    let next = page.next().map(|place| place.to_string());
     let refunds = page.items.iter().flat_map(|(_, due)| wire::refund_views(due)).collect();
     Ok(private(json(StatusCode::OK, &RefundList { refunds, next })))
 }

@@ -18,7 +18,7 @@ const TTL_MS: u64 = 5_000;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Buyer {
-    /// Asks again whatever has no answer yet, then puts on sale again what it has bought or keeps back as an operator.
+    /// Asks again whatever has no answer yet, then puts on sale again what it has bought.
     pub(crate) async fn settle(mut self, mut doors: Doors) -> Self {
         while let Some(request) = self.unanswered.pop_front() {
             let answer = ask(&mut doors, request.clone()).await;
@@ -29,12 +29,6 @@ impl Buyer {
             let cancel = Request::post(path, &CancelBooking::default()).idempotency_key(self.next_key());
             let answer = ask(&mut doors, cancel.clone()).await;
             self.learn(&cancel, &answer);
-        }
-        while let Some(block) = self.blocks.first() {
-            let path = format!("/v1/events/{}/blocks/{block}", self.shop.event);
-            let removal = Request::delete(path).idempotency_key(self.next_key());
-            let answer = ask(&mut doors, removal.clone()).await;
-            self.learn(&removal, &answer);
         }
         self
     }

@@ -1,6 +1,6 @@
 //! What was acknowledged is there when everything is read back, in a state that something explains.
 
-use leasehold_api::{BookingView, HoldView};
+use leasehold_api::{BookingView, EventView, HoldView};
 
 use super::{Findings, Rule};
 use crate::endings::carries_secret;
@@ -38,6 +38,13 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
             Some((_, view)) => explain_booking(facts, booking, &view, findings),
             None => continue,
         }
+    }
+    for event in facts.created_events() {
+        let reads = facts.numbered(facts.on_event.get(&event)).filter(|(index, operation)| {
+            facts.is_final(*index) && matches!(Route::of(&operation.request), Route::GetEvent(_))
+        });
+        // What it says is compared in `counters.rs`.
+        let _ = found::<EventView>(&event, reads.map(|(_, operation)| operation), findings);
     }
 }
 

@@ -190,9 +190,9 @@ pub async fn the_pages_of_a_list_of_holds_have_each_live_hold_once_whatever_else
             engine.execute(release(&*engine, *id)).await.unwrap();
         }
         page_number += 1;
-        match page.items.last() {
-            Some((place, _)) if page.more => after = *place,
-            _ => break,
+        match page.next() {
+            Some(place) => after = place,
+            None => break,
         }
     }
     let count = listed.len();
