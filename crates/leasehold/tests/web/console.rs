@@ -12,6 +12,12 @@ async fn operator(house: &House, view: &str, event: &str, screen: Screen) -> Per
     let mut operator = Person::sit_down(screen).await;
     operator.open(&house.url(&format!("/console#{view}"))).await;
     operator.until_there(&format!("#view[data-showing={view}]")).await;
+    choose(&mut operator, event).await;
+    operator
+}
+
+/// Has the console show an event; which one it shows at first is the server's choice.
+pub(crate) async fn choose(operator: &mut Person, event: &str) {
     let choose = format!(
         "const select = document.getElementById('event');
          select.value = {event:?};
@@ -20,7 +26,6 @@ async fn operator(house: &House, view: &str, event: &str, screen: Screen) -> Per
     );
     operator.until(&format!("document.querySelector('#event option[value={event:?}]')")).await;
     assert_eq!(operator.run(&choose).await, event);
-    operator
 }
 
 async fn find(operator: &mut Person, by: &str, what: &str) {

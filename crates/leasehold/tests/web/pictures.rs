@@ -15,6 +15,7 @@ use leasehold_client::Request;
 use leasehold_testkit::Screen;
 use serde_json::json;
 
+use crate::console::choose;
 use crate::house::{House, Person, rules};
 
 /// How many simulated buyers are in the pictures.
@@ -289,6 +290,7 @@ async fn views_that_no_document_shows_can_be_looked_at_too() {
             buyer.open(&house.url(&format!("/console#{view}"))).await;
             buyer.reload().await;
             buyer.until_there(&format!("#view[data-showing={view}]")).await;
+            choose(&mut buyer, "gala").await;
             look(&mut buyer, &format!("console-{view}-{}.png", screen.width)).await;
         }
         buyer.click(".tabs a[href='#seats']").await;
