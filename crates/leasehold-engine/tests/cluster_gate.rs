@@ -183,6 +183,24 @@ async fn losers_are_turned_away_without_the_ledger() {
     house.close().await;
 }
 
+/// Those who want one hot seat do not ask Redis one by one, and none is refused once this server knows that it is free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_gate_said_of_a_held_seat_is_believed_for_a_moment() {
+    let house = House::open().await;
+    let from_memory = || house.other.gate(&house.venue, &[ItemRequest::Seat(SeatNo(0))]);
+    let held = hold(&house.one, house.seats(&[0])).await;
+    let refused = async || {
+        assert_eq!(refusal(house.other.execute(house.seats(&[0])).await), taken(&[0]));
+        from_memory() == Some(taken(&[0]))
+    };
+    until("it is refused from memory", refused).await;
+    until("Redis is to be asked again", async || from_memory().is_none()).await;
+    until("it is refused from memory again", refused).await;
+    house.other.execute(release(&*house.other, held.id)).await.unwrap();
+    assert_eq!(from_memory(), None);
+    house.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_servers_one_goes_to_the_ledger() {
     let mut house = House::open().await;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use leasehold_core::{
@@ -20,6 +21,10 @@ use crate::bytes::{Damaged, Get};
 use crate::feed::Feed;
 use crate::{Change, EventSummary, SeatUpdate, Venue, Version, image};
 
+/// What the gate said of a seat is believed for so long, so that all who want one hot seat do not ask it one by one.
+const TAKEN_BELIEVED: Duration = Duration::from_millis(10);
+/// Seats of which that is remembered.
+const TAKEN_MAX: usize = 256;
 /// Log entries that a hall begins with, for readers that come from another server.
 const RECALLED_MAX: i64 = 16_384;
 
@@ -34,6 +39,8 @@ pub(crate) struct Hall {
     rules: Mutex<Rules>,
     /// The sections, none for all of them, in which the ledger found no seats together, and until when that is believed.
     no_best: Mutex<HashMap<Option<SectionNo>, Instant>>,
+    /// Seats that the gate said are taken, and until when that is believed.
+    taken: Mutex<HashMap<SeatNo, Instant>>,
     /// A key of a hold of units could not be marked at the gate, and the gate does not know.
     unmarked: AtomicBool,
 }
@@ -98,6 +105,23 @@ impl Hall {
                 none.then_some(Refusal::NotTogether { available: counts.free, returning: counts.held })
             })
         })
+    }
+
+    pub(crate) fn note_taken(&self, seats: &[SeatNo]) {
+        let until = Instant::now() + TAKEN_BELIEVED;
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.len() + seats.len() > TAKEN_MAX {
+            taken.clear();
+        }
+        taken.extend(seats.iter().take(TAKEN_MAX).map(|seat| (*seat, until)));
+    }
+
+    /// Whether the gate said a moment ago that one of these seats is taken.
+    pub(crate) fn were_taken(&self, seats: &[SeatNo]) -> bool {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = seats.iter().filter_map(|seat| taken.get(seat));
+        // The time is asked for only where it matters.
+        until.any(|until| Instant::now() < *until)
     }
 
     /// Whether a key went unmarked until now, and whether one does from now on.
@@ -178,6 +202,7 @@ impl Halls {
             feed: Arc::new(feed),
             rules: Mutex::new(standing.rules),
             no_best: Mutex::default(),
+            taken: Mutex::default(),
             unmarked: AtomicBool::new(false),
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);

@@ -47,8 +47,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Block, BookingId, Command, Epoch, EventState, Hold, HoldId, ItemRequest, Name, Refusal, SeatStatus,
-    Timestamp,
+    Block, BookingId, Command, Epoch, EventState, Hold, HoldId, ItemRequest, Name, Refusal, SeatNo,
+    SeatStatus, Timestamp,
 };
 use leasehold_lock::link::Link;
 use leasehold_lock::{BadRedisUrl, PostgresDatabase};
@@ -296,8 +296,13 @@ async fn answered(
     done
 }
 
-/// Why these items cannot be had, whatever becomes of the holds there are.
-fn plainly_refused(summary: &EventSummary, seats: &[SeatStatus], items: &[ItemRequest]) -> Option<Refusal> {
+/// Why these items cannot be had, whatever becomes of the holds there are, but for seats that were just said to be taken.
+fn plainly_refused(
+    summary: &EventSummary,
+    seats: &[SeatStatus],
+    items: &[ItemRequest],
+    were_taken: impl FnOnce(&[SeatNo]) -> bool,
+) -> Option<Refusal> {
     if summary.state == EventState::Closed {
         return Some(Refusal::EventClosed);
     }
@@ -329,7 +334,7 @@ fn plainly_refused(summary: &EventSummary, seats: &[SeatStatus], items: &[ItemRe
     }
     match taken.is_empty() {
         true => short,
-        false => is_plain.then_some(Refusal::SeatsTaken(taken)),
+        false => (is_plain || were_taken(&taken)).then_some(Refusal::SeatsTaken(taken)),
     }
 }
 
@@ -378,10 +383,12 @@ impl Engine for ClusterEngine {
     }
 
     /// Refuses what is sold or blocked, as far as this server has read the log. What is held may be over by now: that
-    /// is for the gate in Redis and for the ledger.
+    /// is for the gate in Redis and for the ledger, unless the gate was asked a moment ago.
     fn gate(&self, venue: &Venue, items: &[ItemRequest]) -> Option<Refusal> {
         let hall = self.shared.halls.known(venue.number.0.cast_signed()).filter(|_| self.shared.is_up())?;
-        let refusal = hall.feed.look(|summary, seats| plainly_refused(summary, seats, items))?;
+        let refusal = hall
+            .feed
+            .look(|summary, seats| plainly_refused(summary, seats, items, |taken| hall.were_taken(taken)))?;
         self.shared.meters.refused(&refusal);
         Some(refusal)
     }

@@ -107,6 +107,9 @@ impl Gate {
         match entered {
             Ok(Err(refusal)) => {
                 self.meters.refused.inc();
+                if let Refusal::SeatsTaken(seats) = &refusal {
+                    hall.note_taken(seats);
+                }
                 return Err(refusal);
             }
             // Without Redis the ledger decides alone, and slower.
