@@ -1,6 +1,6 @@
 //! Who holds a lock: a token made for one acquisition.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -67,12 +67,12 @@ impl Owner {
     }
 
     fn of_parts(random: Uuid, time: &str, label: Option<&Label>) -> Self {
-        let mut token = String::with_capacity(OWNER_BYTES_MAX);
-        let _ = write!(token, "{}.{time}", random.simple());
-        if let Some(label) = label {
-            token.push('.');
-            token.push_str(&label.0);
-        }
+        let mut digits = Uuid::encode_buffer();
+        let random: &str = random.simple().encode_lower(&mut digits);
+        let token = match label {
+            Some(label) => [random, ".", time, ".", &label.0].concat(),
+            None => [random, ".", time].concat(),
+        };
         Self(token.into())
     }
 

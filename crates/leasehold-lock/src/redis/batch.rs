@@ -3,7 +3,8 @@
 //! A caller that is alone is served with a command of its own. Those who come meanwhile are put together: one
 //! script takes all of them, each decided for itself, and whoever comes while it is under way is in the next.
 //! So nobody waits on purpose, and the more callers there are, the less each of them costs the server and
-//! this process. Not in a cluster, where a script may touch one slot only.
+//! this process. Not in a cluster, where a script may touch one slot only; and not for a lock without a fence, which is
+//! one plain command.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +51,7 @@ struct Waiting {
 /// What one caller wants.
 #[derive(Debug)]
 pub(super) struct Ask {
-    /// The lock; for a fence also the guard and the counter, to free it also its queue.
+    /// The lock, and its queue to free it, or the guard and the counter for a fence.
     pub(super) keys: Vec<String>,
     pub(super) what: What,
     pub(super) owner: String,
@@ -58,11 +59,11 @@ pub(super) struct Ask {
     pub(super) last: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// In the order in which they stand in a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
-    Take,
-    Fence,
     Free,
+    Fence,
 }
 
 type Answer = Result<Value, StoreError>;
@@ -81,10 +82,14 @@ impl Drop for Alone<'_> {
 struct Sender {
     inner: Arc<Inner>,
     collects: bool,
+    is_counted: bool,
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
+        if !self.is_counted {
+            return;
+        }
         let mut waiting = self.inner.waiting();
         waiting.senders -= 1;
         if self.collects {
@@ -106,6 +111,9 @@ impl Batches {
 
     /// `None` when somebody else is served, so that it is better to ask together with others.
     pub(super) fn alone(&self) -> Option<Alone<'_>> {
+        if self.inner.waiting().senders > 0 {
+            return None;
+        }
         let is_one_alone = &self.inner.is_one_alone;
         // Not `then_some`: an `Alone` that is made and thrown away ends somebody else's.
         (!is_one_alone.swap(true, Ordering::Acquire)).then(|| Alone(is_one_alone))
@@ -128,7 +136,7 @@ impl Batches {
         };
         if !is_collected {
             // Not under the lock: a runtime that shuts down drops the task at once.
-            tokio::spawn(Sender { inner: self.inner.clone(), collects: true }.run());
+            tokio::spawn(Sender { inner: self.inner.clone(), collects: true, is_counted: true }.run());
         }
         answer.await.unwrap_or_else(|ended| Err(StoreError::Unknown(ended.into())))
     }
@@ -152,25 +160,38 @@ impl Sender {
             }
             let mut waiting = self.inner.waiting();
             if waiting.asks.is_empty() || waiting.is_collected {
+                // Before anybody else can ask, who would rely on it.
+                waiting.senders -= 1;
+                self.is_counted = false;
                 return;
             }
             (waiting.is_collected, self.collects) = (true, true);
         }
     }
 
-    /// The next asks, without those whose callers have gone.
+    /// The next asks in the order of the script, without those whose callers have gone.
     fn collect(&mut self) -> (Vec<Ask>, Vec<oneshot::Sender<Answer>>) {
         let mut waiting = self.inner.waiting();
         (waiting.is_collected, self.collects) = (false, false);
         let count = waiting.asks.len().min(ASKS_MAX);
-        waiting.asks.drain(..count).filter(|(_, answer)| !answer.is_closed()).unzip()
+        let asks = waiting.asks.drain(..count).filter(|(_, answer)| !answer.is_closed());
+        let mut asks: Vec<_> = asks.collect();
+        drop(waiting);
+        asks.sort_by_key(|(ask, _)| ask.what);
+        asks.into_iter().unzip()
     }
 
     async fn send(&self, asks: &[Ask], callers: Vec<oneshot::Sender<Answer>>) {
-        let of_asks = asks.iter().flat_map(|ask| &ask.keys).map(String::as_str);
-        let keys: Vec<&str> = std::iter::once(keys::LINES).chain(of_asks).collect();
-        let args: Vec<&str> =
-            asks.iter().flat_map(|ask| [ask.what.as_str(), &ask.owner, &ask.last]).collect();
+        let (freed, taken) = asks.split_at(asks.partition_point(|ask| ask.what == What::Free));
+        let mut keys = vec![keys::LINES];
+        keys.extend(freed.iter().map(|ask| ask.keys[0].as_str()));
+        keys.extend(freed.iter().map(|ask| ask.keys[1].as_str()));
+        keys.extend(taken.iter().flat_map(|ask| &ask.keys).map(String::as_str));
+        let frees = freed.len().to_string();
+        let mut args = vec![frees.as_str()];
+        args.extend(freed.iter().map(|ask| ask.owner.as_str()));
+        args.extend(freed.iter().map(|ask| ask.last.as_str()));
+        args.extend(taken.iter().flat_map(|ask| [ask.owner.as_str(), &ask.last]));
         let answers = self.inner.link.run::<Vec<Value>>(&self.inner.script, &keys, &args).await;
         match answers {
             Ok(answers) if answers.len() == callers.len() => {
@@ -191,15 +212,5 @@ impl Sender {
 fn tell_all(callers: Vec<oneshot::Sender<Answer>>, error: &StoreError) {
     for caller in callers {
         let _ = caller.send(Err(error.to_another()));
-    }
-}
-
-impl What {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Take => "take",
-            Self::Fence => "fence",
-            Self::Free => "free",
-        }
     }
 }

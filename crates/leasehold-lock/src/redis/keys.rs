@@ -46,7 +46,7 @@ impl Keys {
     }
 
     pub(crate) fn lock(&self, name: &LockName) -> String {
-        format!("{}{name}", self.prefix)
+        [&self.prefix, name.as_str()].concat()
     }
 
     /// The name of a lock's key; `None` for a key that is not a lock of this space.
@@ -57,27 +57,33 @@ impl Keys {
 
 /// Which node the counter of a slot's fences is good on.
 pub(crate) fn guard(slot: u16) -> String {
-    format!("{OWN_PREFIX}guard:{{{}}}", tag(slot))
+    own("guard", slot, "")
 }
 
 /// The counter of a slot's fences. One per slot, so that any number of names needs no more memory.
 pub(crate) fn counter(slot: u16) -> String {
-    format!("{OWN_PREFIX}fences:{{{}}}", tag(slot))
+    own("fences", slot, "")
 }
 
 /// The channel on which the releases of a slot are told.
 pub(crate) fn channel(slot: u16) -> String {
-    format!("{OWN_PREFIX}freed:{{{}}}", tag(slot))
+    own("freed", slot, "")
 }
 
 /// Those who wait in line.
 pub(crate) fn queue(lock: &str, slot: u16) -> String {
-    format!("{OWN_PREFIX}queue:{{{}}}:{lock}", tag(slot))
+    own("queue", slot, lock)
 }
 
 /// When they were last heard of.
 pub(crate) fn heard(lock: &str, slot: u16) -> String {
-    format!("{OWN_PREFIX}heard:{{{}}}:{lock}", tag(slot))
+    own("heard", slot, lock)
+}
+
+/// A key of ours in a slot: all of the slot's, or one of a lock in it.
+fn own(kind: &str, slot: u16, lock: &str) -> String {
+    let colon = if lock.is_empty() { "" } else { ":" };
+    [OWN_PREFIX, kind, ":{", tag(slot), "}", colon, lock].concat()
 }
 
 /// The slot of a key, as the cluster computes it: what stands in the first braces counts, if anything does.
@@ -90,13 +96,14 @@ pub fn slot(key: &str) -> u16 {
 }
 
 /// A short text that hashes to the slot.
-fn tag(slot: u16) -> u32 {
-    static TAGS: OnceLock<Vec<u32>> = OnceLock::new();
+fn tag(slot: u16) -> &'static str {
+    static TAGS: OnceLock<Vec<String>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {
         let mut tags = vec![None; usize::from(SLOTS)];
         let mut missing = tags.len();
         for number in 0.. {
-            let found = &mut tags[usize::from(self::slot(&number.to_string()))];
+            let number = number.to_string();
+            let found = &mut tags[usize::from(self::slot(&number))];
             if found.is_none() {
                 *found = Some(number);
                 missing -= 1;
@@ -107,7 +114,7 @@ fn tag(slot: u16) -> u32 {
         }
         tags.into_iter().flatten().collect()
     });
-    tags[usize::from(slot)]
+    &tags[usize::from(slot)]
 }
 
 #[cfg(test)]

@@ -177,27 +177,23 @@ impl Redis {
         Ok(self.busy(name, remaining, -1))
     }
 
-    /// Takes a lock together with what others ask. `None` when it must be asked for alone.
-    async fn take_with_others(
+    /// Takes a lock with a fence together with what others ask. `None` when it must be asked for alone.
+    async fn fence_with_others(
         &self,
         batches: &Batches,
         request: &Request<'_>,
         name: &LockName,
     ) -> Result<Option<Attempt>, StoreError> {
         let Place { lock, slot, .. } = self.place(name);
-        let (what, keys) = match self.is_fenced() {
-            true => (What::Fence, vec![lock, keys::guard(slot), keys::counter(slot)]),
-            false => (What::Take, vec![lock]),
-        };
+        let keys = vec![lock, keys::guard(slot), keys::counter(slot)];
         let (owner, last) = (request.owner.as_str().to_owned(), request.ttl.as_millis().to_string());
-        Ok(match batches.ask(Ask { keys, what, owner, last }).await? {
+        Ok(match batches.ask(Ask { keys, what: What::Fence, owner, last }).await? {
             redis::Value::BulkString(fence) => {
                 let fence = std::str::from_utf8(&fence).ok().and_then(|fence| fence.parse().ok());
-                let fences = fence.map(|fence| vec![Fence(fence)]);
-                if fences.is_some() != self.is_fenced() {
-                    return Ok(None);
-                }
-                Some(Attempt::Granted(Grant { fences, remaining: request.ttl.length() }))
+                fence.map(|fence| {
+                    let fences = Some(vec![Fence(fence)]);
+                    Attempt::Granted(Grant { fences, remaining: request.ttl.length() })
+                })
             }
             redis::Value::Int(pttl) => Some(self.busy(name, pttl, -1)),
             _ => None,
@@ -375,14 +371,14 @@ impl Backend for Redis {
         if in_order && names.len() > 1 {
             return Err(StoreError::Refused("only one name at a time can be waited for in order".into()));
         }
-        let alone = self.batches.as_ref().and_then(Batches::alone);
-        if let (Some(batches), None, [name], false) = (&self.batches, &alone, names, in_order)
-            && let Some(attempt) = self.take_with_others(batches, request, name).await?
-        {
-            return Ok(attempt);
-        }
         if let ([name], false, false) = (names, in_order, self.is_fenced()) {
             return self.set_if_free(request, name).await;
+        }
+        let alone = self.batches.as_ref().and_then(Batches::alone);
+        if let (Some(batches), None, [name], false) = (&self.batches, &alone, names, in_order)
+            && let Some(attempt) = self.fence_with_others(batches, request, name).await?
+        {
+            return Ok(attempt);
         }
         let groups = self.groups(names);
         let mut fences: Vec<(&LockName, Fence)> = Vec::new();
