@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_lock::backend::{Attempt, Backend, Order, Released, Request};
-use leasehold_lock::{Acquired, LockError, LockName, Locker, Names, Owner, Redis, Redlock, Settings, Ttl};
+use leasehold_lock::{LockError, LockName, Locker, Names, Owner, Redis, Redlock, Settings, Ttl};
 use leasehold_testkit::servers::RedisServer;
 
 leasehold_testkit::lock_suite!(async {
@@ -28,29 +28,38 @@ async fn a_prefix_under_which_a_lock_could_be_one_of_our_own_keys_is_refused() {
     assert_eq!(server.command::<u64>(&["DBSIZE"]), 0);
 }
 
-/// What many ask at the same time goes to the server together, and is decided for each of them.
+/// Releases that go to the server together ring for each of those who wait, long before these would look.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_no_lock_is_refused_and_those_who_asked_with_it_are_not() {
+async fn releases_of_many_at_once_wake_those_who_wait() {
+    let long = Duration::from_secs(60);
     let server = RedisServer::start();
-    let () = server.command(&["HSET", "lock:hash", "field", "value"]);
-    let locker = Locker::new(Redis::open(&server.url()).unwrap());
-    for _ in 0..20 {
-        let asks = (0..50).map(|number| {
-            let name = if number == 25 { "hash".to_owned() } else { format!("job-{number}") };
-            tokio::spawn(locker.acquire(name).no_wait().into_future())
-        });
-        for (number, ask) in asks.collect::<Vec<_>>().into_iter().enumerate() {
-            match ask.await.unwrap() {
-                Ok(Acquired::Granted(guard)) => {
-                    assert_eq!(guard.release().await.unwrap(), Released::Released);
-                    assert_ne!(number, 25);
-                }
-                Err(LockError::Refused { .. }) => assert_eq!(number, 25),
-                other => panic!("{number}: {other:?}"),
-            }
-        }
+    let [holder, other] = [(); 2].map(|()| Locker::new(Redis::open(&server.url()).unwrap()));
+    let (mut guards, mut waiters) = (Vec::new(), Vec::new());
+    for number in 0..40 {
+        let name = format!("job-{number}");
+        guards.push(holder.acquire(&name).ttl(long).await.unwrap().granted().unwrap());
+        let waiting = other.acquire(&name).wait(long).into_future();
+        waiters.push(tokio::spawn(async move { (waiting.await.unwrap().granted(), Instant::now()) }));
     }
-    assert_eq!(server.command::<u64>(&["DBSIZE"]), 1);
+    let channels = || server.command::<Vec<String>>(&["PUBSUB", "CHANNELS", "leasehold:freed:*"]).len();
+    let until = Instant::now() + Duration::from_secs(20);
+    while channels() < 40 {
+        assert!(Instant::now() < until, "{} of 40 wait", channels());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let began = Instant::now();
+    let released = guards.into_iter().map(|guard| tokio::spawn(guard.release()));
+    for release in released.collect::<Vec<_>>() {
+        assert_eq!(release.await.unwrap().unwrap(), Released::Released);
+    }
+    let mut woken = Vec::new();
+    for waiter in waiters {
+        let (guard, at) = waiter.await.unwrap();
+        assert!(guard.is_some());
+        woken.push(at - began);
+    }
+    woken.sort_unstable();
+    assert!(woken[woken.len() / 2] < Duration::from_millis(400), "woken after {woken:?}");
 }
 
 /// Those who died in line are passed over in the script of the release, and none of them has its claim time.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_lock::{Epochs, Locker, Redis};
+use leasehold_lock::backend::Released;
+use leasehold_lock::{Acquired, Epochs, LockError, Locker, Redis};
 use leasehold_testkit::lock_suite::{Store, keep_all};
 use leasehold_testkit::servers::{Postgres, RedisServer};
 
@@ -39,4 +40,33 @@ async fn names_that_are_free_need_no_memory_on_the_server() {
             && keys[1].starts_with("leasehold:guard:"),
         "{keys:?}"
     );
+}
+
+/// What many ask at the same time goes to the server together, and is decided for each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_no_lock_is_refused_and_those_who_asked_with_it_are_not() {
+    let (server, postgres) = (RedisServer::start(), Postgres::start());
+    let () = server.command(&["HSET", "lock:{job}:hash", "field", "value"]);
+    let redis = || Redis::open(&server.url()).unwrap();
+    let fenced = redis().with_epochs(Epochs::open(&postgres.url()).unwrap());
+    for locker in [Locker::new(redis()), Locker::new(fenced)] {
+        for _ in 0..20 {
+            let asks = (0..50).map(|number| {
+                let name = if number == 25 { "{job}:hash".to_owned() } else { format!("{{job}}:{number}") };
+                tokio::spawn(locker.acquire(name).no_wait().into_future())
+            });
+            for (number, ask) in asks.collect::<Vec<_>>().into_iter().enumerate() {
+                match ask.await.unwrap() {
+                    Ok(Acquired::Granted(guard)) => {
+                        assert_eq!(guard.release().await.unwrap(), Released::Released);
+                        assert_ne!(number, 25);
+                    }
+                    Err(LockError::Refused { .. }) => assert_eq!(number, 25),
+                    other => panic!("{number}: {other:?}"),
+                }
+            }
+        }
+        let field: String = server.command(&["HGET", "lock:{job}:hash", "field"]);
+        assert_eq!((field.as_str(), server.command::<Vec<String>>(&["KEYS", "lock:*"]).len()), ("value", 1));
+    }
 }
