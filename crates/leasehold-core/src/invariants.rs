@@ -176,6 +176,11 @@ fn check_holds(state: &State, broken: &mut Vec<Broken>) {
             broken.push(Broken { invariant: "I6", what: format!("{} and its booking disagree", hold.id) });
         }
     }
+    for (_, sale) in state.bookings() {
+        if state.hold(sale.hold).is_none_or(|hold| hold.booking != Some(sale.id)) {
+            broken.push(Broken { invariant: "I6", what: format!("{} and its hold disagree", sale.id) });
+        }
+    }
     let all_kept = state.holds().filter(|(_, hold)| hold.kept_until().is_some()).count();
     if (kept, all_kept) != (all_kept, state.kept_holds().len()) {
         broken.push(Broken {
@@ -214,6 +219,16 @@ fn check_payments(state: &State, broken: &mut Vec<Broken>) {
         if !consistent {
             let what = format!("payment {} is {:?}, {booked} bookings", payment.reference, payment.state);
             broken.push(Broken { invariant: "I7", what });
+        }
+    }
+    // The other way round: whatever names a payment has it.
+    let of_sales =
+        state.bookings().filter_map(|(_, sale)| Some((sale.hold, sale.event, sale.payment_ref.as_ref()?)));
+    let of_holds =
+        state.holds().filter_map(|(_, hold)| Some((hold.id, hold.event, &hold.payment.as_ref()?.reference)));
+    for (hold, event, reference) in of_sales.chain(of_holds) {
+        if state.payment(event, reference).is_none_or(|payment| payment.hold != hold) {
+            broken.push(Broken { invariant: "I7", what: format!("{hold} has no payment {reference}") });
         }
     }
 }

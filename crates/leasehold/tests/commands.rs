@@ -201,6 +201,7 @@ async fn a_file_that_was_tampered_with_is_found_out() {
     assert_eq!(check().status.code(), Some(0));
 
     let connection = rusqlite::Connection::open(&data).unwrap();
+    connection.execute_batch("CREATE TEMP TABLE kept AS SELECT * FROM payments").unwrap();
     for (tamper, undo, found) in [
         // A sale that no booking explains.
         (
@@ -208,6 +209,8 @@ async fn a_file_that_was_tampered_with_is_found_out() {
             "DELETE FROM sales WHERE booking_no = 99",
             &["broken: sales:"][..],
         ),
+        // A booking whose payment is gone.
+        ("DELETE FROM payments", "INSERT INTO payments SELECT * FROM kept", &["broken: I7: hold"]),
         // A hold and a payment whose booking is gone.
         ("DELETE FROM bookings", "", &["broken: I6:", "broken: I7: payment pay-1", "broken: sales:"]),
     ] {

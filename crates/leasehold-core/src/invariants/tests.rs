@@ -97,7 +97,7 @@ fn a_broken_state_is_reported_by_number() {
     type Break = fn(&mut State);
     let (ada, bob) = (HoldSlot(0), HoldSlot(1));
     assert_eq!(Stage::new().state.hold_at(bob).map(|hold| hold.id), HoldId::from_raw(2));
-    let breaks: [(&[&str], Break); 11] = [
+    let breaks: [(&[&str], Break); 14] = [
         (&["I1", "I18", "I18", "I2"], |state| {
             let stolen = state.hold_at(HoldSlot(0)).unwrap().items[0];
             state.bookings.get_mut(BookingSlot(0).0).unwrap().items = Box::new([stolen]);
@@ -108,8 +108,13 @@ fn a_broken_state_is_reported_by_number() {
         (&["I5", "I5"], |state| state.unschedule(HoldSlot(0))),
         (&["I5"], |state| state.hold_mut(HoldSlot(0)).life_end = START),
         (&["I5"], |state| state.hold_mut(HoldSlot(0)).hard_deadline = START),
-        (&["I6"], |state| state.hold_mut(HoldSlot(1)).booking = None),
+        (&["I6", "I6"], |state| state.hold_mut(HoldSlot(1)).booking = None),
+        (&["I6", "I7"], |state| {
+            state.bookings.get_mut(BookingSlot(0).0).unwrap().hold = HoldId::from_raw(1).unwrap();
+        }),
         (&["I7"], |state| state.payments.set_state(EVENT, &reference("pay-2"), PaymentState::RefundDue)),
+        (&["I7"], |state| drop(state.payments.forget(EVENT, HoldId::from_raw(2).unwrap()))),
+        (&["I7"], |state| drop(state.payments.forget(EVENT, HoldId::from_raw(3).unwrap()))),
         (&["I12"], |state| state.event_mut(EVENT).count_holder(Some(&reference("ada")), 1)),
         (&["I19"], |state| state.event_mut(EVENT).count_payment_over()),
     ];

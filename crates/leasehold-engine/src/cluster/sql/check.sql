@@ -79,8 +79,39 @@ SELECT problem FROM (
         FROM leasehold.holds AS hold
         WHERE state = 2 AND NOT EXISTS (SELECT 1 FROM leasehold.bookings WHERE id = hold.booking AND hold = hold.id)
     UNION ALL
-    SELECT format('payment %s of event %s has no hold', reference, event_no)
-        FROM leasehold.payments AS payment
-        WHERE NOT EXISTS (SELECT 1 FROM leasehold.holds WHERE id = payment.hold)
+    SELECT format('booking %s is not that of its hold %s', booking.id, booking.hold)
+        FROM leasehold.bookings AS booking
+        WHERE NOT EXISTS (
+            SELECT 1 FROM leasehold.holds AS hold WHERE hold.id = booking.hold AND hold.booking = booking.id
+        )
+    UNION ALL
+    SELECT format('hold %s ends by itself at %s, and should at %s', id, live_until, due)
+        FROM (SELECT *, CASE WHEN state = 0 OR state = 1 AND payment_ref IS NULL THEN expires_at
+                WHEN state = 1 AND NOT payment_kept THEN payment_deadline END AS due FROM leasehold.holds) AS hold
+        WHERE live_until IS DISTINCT FROM due OR due > life_end
+           OR state = 0 AND payment_ref IS NULL AND expires_at > hard_deadline
+    UNION ALL
+    SELECT format('payment %s of event %s is in state %s, with %s bookings, and its hold %s in state %s',
+            reference, event_no, state, booked, hold, hold_state)
+        FROM (
+            SELECT payment.*, hold.state AS hold_state, coalesce(sale.booked, 0) AS booked,
+                coalesce(hold.state = 1 AND hold.payment_ref = payment.reference, false) AS is_paying
+            FROM leasehold.payments AS payment
+            LEFT JOIN leasehold.holds AS hold ON hold.id = payment.hold
+            LEFT JOIN (
+                SELECT event_no, hold, payment_ref, count(*) AS booked FROM leasehold.bookings GROUP BY 1, 2, 3
+            ) AS sale ON (sale.event_no, sale.hold, sale.payment_ref)
+                = (payment.event_no, payment.hold, payment.reference)
+        ) AS payment
+        WHERE hold_state IS NULL OR NOT CASE state
+            WHEN 0 THEN is_paying AND booked = 0 WHEN 1 THEN booked = 1 ELSE NOT is_paying AND booked = 0 END
+    UNION ALL
+    SELECT format('hold %s of event %s has no payment %s', hold, event_no, payment_ref)
+        FROM (
+            SELECT hold, event_no, payment_ref FROM leasehold.bookings WHERE payment_ref IS NOT NULL
+            UNION SELECT id, event_no, payment_ref FROM leasehold.holds WHERE payment_ref IS NOT NULL
+        ) AS named
+        WHERE NOT EXISTS (SELECT 1 FROM leasehold.payments AS payment WHERE payment.hold = named.hold
+            AND payment.event_no = named.event_no AND payment.reference = named.payment_ref)
 ) AS problems
 LIMIT 100
