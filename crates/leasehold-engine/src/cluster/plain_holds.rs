@@ -48,7 +48,7 @@ pub(crate) struct PlainHold {
 #[derive(Default)]
 pub(crate) struct Proposed(HashSet<(EventNo, SeatNo)>);
 
-/// The arguments of `hold_v1`.
+/// The arguments of `hold_v2`.
 #[derive(Default)]
 struct Arguments {
     ids: Vec<Uuid>,
