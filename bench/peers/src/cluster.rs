@@ -68,9 +68,10 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
     println!("the same without a gate, a unit of one pool for each: {units:.0}/s");
     println!("the same holds confirmed, each under an idempotency key: {sales:.0}/s");
     let [one, own] = [Pools::One, Pools::OneEach];
-    let one = servers_on_pools(&server, Some(&gate), one, duration).await?;
+    let gated = servers_on_pools(&server, Some(&gate), one, duration).await?;
+    let one = servers_on_pools(&server, None, one, duration).await?;
     let own = servers_on_pools(&server, None, own, duration).await?;
-    println!("units of one pool, three servers behind a gate: {one:.0}/s");
+    println!("units of one pool, three servers behind a gate: {gated:.0}/s, and without it: {one:.0}/s");
     println!(
         "units of a pool of its own for each server, without a gate: {own:.0}/s (the most that blocks would give)"
     );
@@ -165,6 +166,7 @@ async fn servers_on_pools(
 ) -> anyhow::Result<f64> {
     const SERVERS: u32 = 3;
     let name = if pools == Pools::One { "one-pool" } else { "own-pools" };
+    let name = &format!("{name}-{}", if gate.is_some() { "gated" } else { "alone" });
     let mut engines = Vec::new();
     for _ in 0..SERVERS {
         let mut options = ClusterOptions::new(server.url(), SecretKey::from_bytes([7; 32]));

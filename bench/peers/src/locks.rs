@@ -32,26 +32,29 @@ enum Contender {
     Rslock,
 }
 
+const CONTENDERS: [Contender; 4] = [Contender::Raw, Contender::Lease, Contender::Fenced, Contender::Rslock];
+
 struct Setup {
     redis: RedisServer,
     raw: MultiplexedConnection,
     lease: Locker,
     fenced: Locker,
+    rslock: rslock::LockManager,
     _postgres: Postgres,
 }
 
 pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<()> {
-    // Short and many: the machine's speed changes within seconds.
-    let (rounds, duration) = (if bench.quick { 1 } else { 11 }, Duration::from_secs(1));
+    // Short and many: the machine's speed changes within seconds, and so does on which cores client and server are.
+    let (rounds, duration) = (if bench.quick { 3 } else { 33 }, Duration::from_millis(333));
     let setup = Setup::new().await?;
+    for contender in CONTENDERS {
+        // What the first turns cost (connections, scripts, epochs) is not of interest.
+        setup.run(contender, 1, duration).await?;
+    }
     for tasks in TASKS {
         let mut results: [Vec<f64>; 4] = Default::default();
         for _ in 0..rounds {
-            for (contender, results) in
-                [Contender::Raw, Contender::Lease, Contender::Fenced, Contender::Rslock]
-                    .into_iter()
-                    .zip(&mut results)
-            {
+            for (contender, results) in CONTENDERS.into_iter().zip(&mut results) {
                 results.push(setup.run(contender, tasks, duration).await?.per_second());
             }
         }
@@ -69,10 +72,11 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
         let rslock_shown = format!("rslock {rslock:.0}/s");
         table.ratio(&row("lease"), format!("{lease:.0}/s"), rslock_shown, lease / rslock, Aim::AtLeast(3.0));
     }
-    let lease = setup.run(Contender::Lease, 50, duration * 4).await?.per_second();
+    let duration = Duration::from_secs(4);
+    let lease = setup.run(Contender::Lease, 50, duration).await?.per_second();
     for (peer, per_second) in [
-        ("node-redlock", node_redlock(bench, &setup.redis, duration * 4)?),
-        ("redis-py", redis_py(bench, &setup.redis, duration * 4)?),
+        ("node-redlock", node_redlock(bench, &setup.redis, duration)?),
+        ("redis-py", redis_py(bench, &setup.redis, duration)?),
     ] {
         let work = "lease: acquire and release on Redis, 50 tasks";
         let shown = format!("{peer} {per_second:.0}/s");
@@ -95,7 +99,8 @@ impl Setup {
         let info = redis.url().into_connection_info()?;
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let raw = Client::open(info)?.get_multiplexed_async_connection().await?;
-        Ok(Self { redis, raw, lease, fenced, _postgres: postgres })
+        let rslock = rslock::LockManager::new(vec![redis.url()]);
+        Ok(Self { redis, raw, lease, fenced, rslock, _postgres: postgres })
     }
 
     /// Tasks that each acquire and release a name of their own, again and again.
@@ -105,7 +110,6 @@ impl Setup {
             "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end",
         ));
         release.prepare_invoke().load_async(&mut self.raw.clone()).await?;
-        let rslock = rslock::LockManager::new(vec![self.redis.url()]);
         for task in 0..tasks {
             let name = format!("bench:{contender:?}:{task}");
             match contender {
@@ -140,7 +144,7 @@ impl Setup {
                     });
                 }
                 Contender::Rslock => {
-                    let rslock = rslock.clone();
+                    let rslock = self.rslock.clone();
                     clients.add(|turns| async move {
                         while turns.go_on() {
                             let lock = rslock.lock(name.as_bytes(), TTL).await.context("rslock")?;
@@ -152,8 +156,6 @@ impl Setup {
                 }
             }
         }
-        // What the first turns cost (connections, scripts, epochs) is not of interest.
-        tokio::time::sleep(Duration::from_millis(300)).await;
         clients.run_for(duration).await
     }
 }

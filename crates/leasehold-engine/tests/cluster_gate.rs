@@ -81,12 +81,17 @@ impl House {
 
 /// An event with two sections of ten seats, and a floor for ten.
 async fn gala(engine: &ClusterEngine) -> Arc<Venue> {
+    gala_for(engine, 10).await
+}
+
+/// The same with another floor.
+async fn gala_for(engine: &ClusterEngine, floor: u32) -> Arc<Venue> {
     let section = |name| (Name::parse(name).unwrap(), 2, 5);
     let create = Command::CreateEvent(CreateEvent {
         id: Name::parse("gala").unwrap(),
         name: Text::parse("Gala").unwrap(),
         layout: Arc::new(Layout::grid(&[section("A"), section("B")]).unwrap()),
-        pools: vec![(Name::parse("floor").unwrap(), 10)],
+        pools: vec![(Name::parse("floor").unwrap(), floor)],
         policy: Policy::default(),
     });
     engine.execute(Request::new(create)).await.unwrap().venue
@@ -526,4 +531,54 @@ async fn the_last_unit_is_found_and_none_is_sold_twice() {
     assert_eq!(callers.join_all().await.into_iter().sum::<u32>(), 10);
     assert!(house.refused() > 0, "the gate had its part in it");
     house.close().await;
+}
+
+/// More callers at a time than a script takes want units of one pool, until there are none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hot_pool_is_claimed_in_buckets_and_sold_to_the_last_unit_with_a_cluster_in_front() {
+    const UNITS: u32 = 6_000;
+    let (ledger, cluster, secret) = (Postgres::start(), RedisCluster::start(), SecretKey::random());
+    let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let one = open(&ledger.url(), &gate, &secret).await;
+    let other = open(&ledger.url(), &gate, &secret).await;
+    gala_for(&one, UNITS).await;
+    let mut callers = JoinSet::new();
+    for caller in 0..1_200_u128 {
+        let engine = Arc::clone(if caller % 2 == 0 { &one } else { &other });
+        callers.spawn(async move {
+            let venue = engine.venue("gala").await.unwrap().expect("the event");
+            let (mut granted, mut quantity) = (0, 1 + caller as u32 % 3);
+            for turn in 0.. {
+                let request = hold_items(&venue, vec![ItemRequest::Pool(PoolNo(0), quantity)], LONG_MS);
+                // Both halves of a scope are as random as a hash elsewhere.
+                let number = caller << 32 | turn;
+                let scope = key(number << 64 | number).filter(|_| caller % 4 < 2);
+                match engine.execute(request.with_key(scope)).await {
+                    Ok(_) => granted += quantity,
+                    // Nobody gives anything back, so whoever hears this hears the truth, and asks for less.
+                    Err(EngineError::Refused(Refusal::PoolShort { available, .. })) => {
+                        assert!(available < quantity, "{available} are there, and {quantity} were refused");
+                        match quantity {
+                            1 => break,
+                            _ => quantity = 1,
+                        }
+                    }
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            granted
+        });
+    }
+    assert_eq!(callers.join_all().await.into_iter().sum::<u32>(), UNITS);
+    for engine in [&one, &other] {
+        assert!(gate_of(engine).spread.get() > 0, "the pool was hot");
+        engine.close().await;
+    }
+    let masters = cluster.masters().into_iter().filter(|node| {
+        let buckets: Vec<String> = cluster.server(*node).command(&["KEYS", "*.share-*"]);
+        !buckets.is_empty()
+    });
+    assert!(masters.count() > 1, "the buckets are on several servers");
+    let report = check_ledger(&ledger.url()).await.expect("the ledger can be checked");
+    assert_eq!(report.problems, Vec::<String>::new());
 }

@@ -426,19 +426,37 @@ async fn an_event_with_tens_of_thousands_of_holds_is_closed() {
 const WRITTEN: &str = "SELECT concat_ws(chr(10),
     (SELECT json_agg(to_jsonb(row) - 'place' ORDER BY id) FROM leasehold.holds AS row),
     (SELECT json_agg(row ORDER BY seat_no) FROM leasehold.seats AS row),
+    (SELECT json_agg(row ORDER BY pool_no) FROM leasehold.pools AS row),
     (SELECT json_agg(row ORDER BY version) FROM leasehold.log AS row),
     (SELECT json_agg(row ORDER BY scope) FROM leasehold.answers AS row),
     (SELECT json_agg(row) FROM leasehold.events AS row))";
 
-/// A call for holds of one seat each, the first with a key, as SQL.
-fn call_for_seats(function: &str, venue: &Venue, seats: &[i32]) -> String {
-    let each = |text: &dyn Fn(usize) -> String| (0..seats.len()).map(text).collect::<Vec<_>>().join(", ");
+/// What each of several holds asks for.
+#[derive(Debug, Clone, Copy)]
+enum Each<'a> {
+    Seats(&'a [i32]),
+    /// Of the only pool.
+    Units(&'a [i32]),
+}
+
+/// A call for these holds, the first with a key, as SQL.
+fn call_for(function: &str, venue: &Venue, asked: Each<'_>) -> String {
+    let (seats, units) = match asked {
+        Each::Seats(seats) => (seats, &[][..]),
+        Each::Units(units) => (&[][..], units),
+    };
+    let holds = seats.len() + units.len();
+    let some =
+        |count: usize, text: &dyn Fn(usize) -> String| (0..count).map(text).collect::<Vec<_>>().join(", ");
+    let each = |text: &dyn Fn(usize) -> String| some(holds, text);
+    let place = |place: usize| (place + 1).to_string();
     let id = |place: usize| format!("'00000000-0000-7000-8000-{:012}'::uuid", place + 1);
     format!(
         "SELECT json_agg(row ORDER BY place)::text FROM leasehold.{function}(
             ARRAY[{ids}], ARRAY[{events}], ARRAY[{rules}]::bigint[], ARRAY[{holders}]::text[], ARRAY[{ttls}]::bigint[],
             ARRAY[{scopes}]::uuid[], ARRAY[{scopes}]::uuid[], ARRAY[{answers}]::bytea[],
-            ARRAY[{places}], ARRAY{seats:?}, '{{}}'::integer[], '{{}}'::integer[], '{{}}'::integer[], 7) AS row",
+            ARRAY[{seat_places}]::integer[], ARRAY{seats:?}::integer[],
+            ARRAY[{pool_places}]::integer[], ARRAY[{pools}]::integer[], ARRAY{units:?}::integer[], 7) AS row",
         ids = each(&id),
         events = each(&|_| venue.number.0.to_string()),
         rules = each(&|_| "1".to_owned()),
@@ -446,7 +464,9 @@ fn call_for_seats(function: &str, venue: &Venue, seats: &[i32]) -> String {
         ttls = each(&|place| (60_000 + place).to_string()),
         scopes = each(&|place| if place == 0 { id(99) } else { "NULL".to_owned() }),
         answers = each(&|place| if place == 0 { "'\\x01'" } else { "NULL" }.to_owned()),
-        places = each(&|place| (place + 1).to_string()),
+        seat_places = some(seats.len(), &place),
+        pool_places = some(units.len(), &place),
+        pools = some(units.len(), &|_| "0".to_owned()),
     )
 }
 
@@ -458,34 +478,39 @@ async fn the_short_way_to_plain_holds_leads_where_the_long_one_does() {
     let before = held(bench.ask(hold_seat(&venue, 3, LONG_MS)).await.unwrap());
     bench.ask(release(&*bench.engine, before.id)).await.unwrap().unwrap();
     held(bench.ask(hold_seat(&venue, 9, LONG_MS)).await.unwrap());
+    held(bench.ask(hold_units(&venue, 2, LONG_MS)).await.unwrap());
 
     let still = "BEGIN; CREATE OR REPLACE FUNCTION leasehold.now_ms() RETURNS bigint LANGUAGE sql AS
         'SELECT 4000000000000::bigint'";
     let (gone, back) = ("ALTER FUNCTION leasehold.hold_v1 RENAME TO gone", "ROLLBACK");
-    for seats in [&[0, 1, 2][..], &[5, 3, 4], &[7]] {
+    let plain =
+        [Each::Seats(&[0, 1, 2]), Each::Seats(&[5, 3, 4]), Each::Seats(&[7]), Each::Units(&[2, 1, 5])];
+    for asked in plain {
         let mut found = Vec::new();
         for (function, prepare) in [("hold_v1", ""), ("hold_v2", gone)] {
             bench.run(&format!("{still}; {prepare}")).await;
-            let call = call_for_seats(function, &venue, seats);
+            let call = call_for(function, &venue, asked);
             let answered: String = bench.looks.query_one(&call, &[]).await.expect("a verdict").get(0);
             let written: String = bench.looks.query_one(WRITTEN, &[]).await.expect("rows").get(0);
             bench.run(back).await;
-            assert_eq!(answered.matches("\"verdict\":0").count(), seats.len(), "{answered}");
+            assert!(!answered.contains("\"verdict\":1") && !answered.contains("\"verdict\":2"), "{answered}");
             found.push((answered, written));
         }
-        assert_eq!(found[0], found[1], "seats {seats:?}");
+        assert_eq!(found[0], found[1], "{asked:?}");
     }
-    // A seat that is taken, and one that two want: the long way decides, which is not there.
-    for seats in [[8, 9], [6, 6]] {
+    // A seat that is taken, one that two want, and more units than there are: the long way decides, which is not there.
+    let others = [(Each::Seats(&[8, 9]), 1), (Each::Seats(&[6, 6]), 1), (Each::Units(&[7, 2]), 2)];
+    for (asked, verdict) in others {
+        let call = call_for("hold_v2", &venue, asked);
         bench.run(&format!("{still}; {gone}")).await;
-        let missing = bench.looks.query_one(&call_for_seats("hold_v2", &venue, &seats), &[]).await;
+        let missing = bench.looks.query_one(&call, &[]).await;
         assert!(missing.expect_err("hold_v1 is gone").as_db_error().unwrap().message().contains("hold_v1"));
         bench.run(back).await;
-        let both = call_for_seats("hold_v2", &venue, &seats);
         bench.run("BEGIN").await;
-        let answered: String = bench.looks.query_one(&both, &[]).await.expect("a verdict").get(0);
+        let answered: String = bench.looks.query_one(&call, &[]).await.expect("a verdict").get(0);
         bench.run(back).await;
-        assert!(answered.contains("\"verdict\":0") && answered.contains("\"verdict\":1"), "{answered}");
+        let has = |verdict: i32| answered.contains(&format!("\"verdict\":{verdict}"));
+        assert!(has(0) && has(verdict), "{answered}");
     }
     bench.finish().await;
 }

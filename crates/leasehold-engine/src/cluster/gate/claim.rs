@@ -6,6 +6,7 @@ use std::sync::Arc;
 use leasehold_core::{Layout, PoolNo, SeatNo, SectionNo};
 
 use super::super::halls::Hall;
+use super::buckets::Bucket;
 use super::doubts::Owner;
 
 /// What a new hold asks for, and how much of it was claimed: sections first, then pools.
@@ -14,7 +15,7 @@ pub(crate) struct Claim {
     pub(crate) hall: Arc<Hall>,
     pub(super) who: Owner,
     pub(super) sections: Vec<(u32, Vec<SeatNo>)>,
-    pub(super) pools: Vec<(PoolNo, u32)>,
+    pub(super) pools: Vec<Stock>,
     pub(super) claimed: usize,
     /// The sections of which it wants the best seats; none stands for all of them.
     pub(super) best: Vec<Option<SectionNo>>,
@@ -24,10 +25,26 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Its pools, each with the units that were claimed.
-    pub(super) fn pools_claimed(&self) -> impl Iterator<Item = (PoolNo, u32)> {
+    pub(super) fn pools_claimed(&self) -> impl Iterator<Item = Stock> {
         let claimed = self.claimed.saturating_sub(self.sections.len());
         let pools = self.pools.iter().enumerate();
-        pools.map(move |(place, &(pool, quantity))| (pool, if place < claimed { quantity } else { 0 }))
+        pools
+            .map(move |(place, stock)| if place < claimed { *stock } else { Stock { quantity: 0, ..*stock } })
+    }
+}
+
+/// Units of a pool.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stock {
+    pub(super) pool: PoolNo,
+    pub(super) quantity: u32,
+    /// Where they are claimed.
+    pub(super) bucket: Bucket,
+}
+
+impl Stock {
+    pub(super) fn wanted((pool, quantity): (PoolNo, u32)) -> Self {
+        Self { pool, quantity, bucket: Bucket::Whole }
     }
 }
 

@@ -6,8 +6,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{Equivalent, HashMap};
 use leasehold_lock::link::{Link, Lua, SLOTS, slot};
 use tokio::sync::{Notify, oneshot};
 
@@ -56,6 +56,16 @@ pub(super) struct Lanes {
 }
 
 type Lane = (Script, Arc<str>);
+
+/// A lane by its name, to look for.
+#[derive(Hash)]
+struct Named<'a>(Script, &'a str);
+
+impl Equivalent<Lane> for Named<'_> {
+    fn equivalent(&self, (script, key): &Lane) -> bool {
+        self.0 == *script && *self.1 == **key
+    }
+}
 
 #[derive(Debug)]
 struct Waiting {
@@ -118,6 +128,16 @@ impl Lanes {
             // Whoever sent it has counted the failure.
             Ok(Err(_)) | Err(_) => Err(Away),
         }
+    }
+
+    /// Whether keys are on several servers.
+    pub(super) fn are_spread(&self) -> bool {
+        self.link.is_cluster()
+    }
+
+    /// Whether more ask about a key than the next script takes.
+    pub(super) fn is_crowded(&self, script: Script, key: &str) -> bool {
+        self.waiting().get(&Named(script, key)).is_some_and(|waiting| waiting.asks.len() >= ASKS_MAX)
     }
 
     /// Whether Redis is not asked about this key at the moment.

@@ -15,6 +15,8 @@ pub struct GateMeters {
     pub admitted: Counter,
     /// Calls of Redis that failed or took too long.
     pub failures: Counter,
+    /// Claims of units that went to a bucket, because many asked at a time.
+    pub spread: Counter,
     /// Sections that were written anew because Redis did not know them.
     pub rebuilt: Counter,
     /// 1 while Redis is asked, 0 while everything goes straight to the ledger.
@@ -27,6 +29,7 @@ impl GateMeters {
         registry.register("refused", "New holds that the gate turned away", self.refused.clone());
         registry.register("admitted", "New holds that the gate let through", self.admitted.clone());
         registry.register("failures", "Calls of the gate that failed", self.failures.clone());
+        registry.register("spread", "Claims of units in a bucket of a hot pool", self.spread.clone());
         registry.register("rebuilt", "Sections that the gate was told anew", self.rebuilt.clone());
         registry.register("up", "1 while the gate is asked, 0 while the ledger is alone", self.up.clone());
     }

@@ -9,6 +9,7 @@
 //! So Redis may lose everything, or something, or be away: only speed suffers.
 
 mod breaker;
+mod buckets;
 mod claim;
 mod doubts;
 mod keys;
@@ -24,8 +25,9 @@ use leasehold_lock::link::Link;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use self::buckets::Bucket;
 pub(crate) use self::claim::Claim;
-use self::claim::{Units, sections};
+use self::claim::{Stock, Units, sections};
 use self::doubts::{DOUBT_AFTER, Doubts, Owner, UNITS_DOUBT_AFTER};
 use self::keys::Keys;
 use self::lanes::{Away, Lanes, Script};
@@ -86,7 +88,7 @@ impl Gate {
             hall: Arc::clone(hall),
             who: Owner::of(create.id),
             sections: sections(&hall.venue.layout, wanted.seats),
-            pools: wanted.pools,
+            pools: wanted.pools.into_iter().map(Stock::wanted).collect(),
             claimed: 0,
             best: best.collect(),
             scope: key.map(|key| key.scope),
@@ -137,11 +139,11 @@ impl Gate {
             Err(EngineError::Unknown) => return None,
             Err(_) => (&[][..], DOUBT_AFTER, Owner::Unknown),
         };
-        let (mut seats, mut units): (Vec<SeatNo>, Vec<(PoolNo, u32)>) = (Vec::new(), Vec::new());
+        let (mut seats, mut units): (Vec<SeatNo>, Vec<Stock>) = (Vec::new(), Vec::new());
         for item in items {
             match *item {
                 Item::Seat { seat, .. } => seats.push(seat),
-                Item::Pool { pool, .. } => units.push((pool, 0)),
+                Item::Pool { pool, .. } => units.push(Stock::wanted((pool, 0))),
             }
         }
         let mut who = Owner::Nobody;
@@ -168,7 +170,7 @@ impl Gate {
     pub(crate) async fn settle(self: &Arc<Self>, settlement: Settlement) {
         let Settlement { hall, who, sections, units, doubt: (life, owner), is_taken } = settlement;
         let keys = sections.iter().map(|(section, _)| self.section_key(&hall, *section));
-        let mut keys = keys.chain((!units.is_empty()).then(|| self.pools_key(&hall)));
+        let mut keys = keys.chain((!units.is_empty()).then(|| self.pools_key(&hall, Bucket::Whole)));
         let looks = is_taken && keys.any(|key| !self.lanes.is_away(&key));
         let doubts = match looks {
             true => {
@@ -181,8 +183,8 @@ impl Gate {
             self.note(&hall, section, who, &seats, &doubts).await;
         }
         let what = if is_taken { Units::NoteRefusal } else { Units::NoteGrant };
-        for (pool, claimed) in units {
-            let _ = self.units(&hall, what, pool, claimed, false, doubts.units).await;
+        for claimed in units {
+            let _ = self.units(&hall, what, claimed, false, doubts.units).await;
         }
     }
 
@@ -208,8 +210,9 @@ impl Gate {
             false => Some(Refusal::SeatsTaken(taken)),
         };
         if refusal.is_none() {
-            for &(pool, quantity) in &claim.pools {
-                refusal = self.claim_units(&claim.hall, pool, quantity, claim.scope).await?;
+            for stock in &mut claim.pools {
+                stock.bucket = self.bucket(&claim.hall, claim.who, stock.pool);
+                refusal = self.claim_units(&claim.hall, stock, claim.scope).await?;
                 if refusal.is_some() {
                     // One of the seats may only have been doubted, and what is said of seats comes first.
                     refusal = refusal.filter(|_| claim.sections.is_empty());
@@ -224,14 +227,14 @@ impl Gate {
     }
 
     async fn give_back(self: &Arc<Self>, claim: &mut Claim) {
-        let pools: Vec<(PoolNo, u32)> = claim.pools_claimed().filter(|(_, quantity)| *quantity > 0).collect();
+        let pools: Vec<Stock> = claim.pools_claimed().filter(|stock| stock.quantity > 0).collect();
         let claimed = std::mem::take(&mut claim.claimed);
         for (section, seats) in claim.sections.iter().take(claimed) {
             self.note(&claim.hall, *section, claim.who, seats, &Doubts::after(DOUBT_AFTER, Owner::Unknown))
                 .await;
         }
-        for (pool, quantity) in pools {
-            let _ = self.units(&claim.hall, Units::NoteGrant, pool, quantity, false, UNITS_DOUBT_AFTER).await;
+        for stock in pools {
+            let _ = self.units(&claim.hall, Units::NoteGrant, stock, false, UNITS_DOUBT_AFTER).await;
         }
     }
 
@@ -261,19 +264,32 @@ impl Gate {
         Ok(taken.collect())
     }
 
-    /// Claims units, or says that there are too few. Nobody is told so because of a claim: that is waited for.
+    /// Where units of a pool are claimed: in a bucket only if more wait for the whole than one script takes.
+    fn bucket(&self, hall: &Hall, who: Owner, pool: PoolNo) -> Bucket {
+        if !self.lanes.are_spread()
+            || !self.lanes.is_crowded(Script::Units, &self.pools_key(hall, Bucket::Whole))
+        {
+            return Bucket::Whole;
+        }
+        let bucket = Bucket::of(who, hall.feed.look(|summary, _| summary.pools[pool.0 as usize].free()));
+        self.meters.spread.inc_by(u64::from(bucket != Bucket::Whole));
+        bucket
+    }
+
+    /// Claims units, or says that there are too few. Nobody is told so because of a claim: that is waited for; nor because
+    /// of a share: who finds one used up asks the whole pool.
     async fn claim_units(
         &self,
         hall: &Hall,
-        pool: PoolNo,
-        quantity: u32,
+        stock: &mut Stock,
         scope: Option<u128>,
     ) -> Result<Option<Refusal>, Away> {
-        let begun = Instant::now();
+        let (begun, pool) = (Instant::now(), stock.pool);
         loop {
-            let answer =
-                self.units(hall, Units::Claim, pool, quantity, scope.is_some(), UNITS_DOUBT_AFTER).await?;
+            let answer = self.units(hall, Units::Claim, *stock, scope.is_some(), UNITS_DOUBT_AFTER).await?;
             match answer[..] {
+                [0] => return Ok(None),
+                _ if stock.bucket != Bucket::Whole => stock.bucket = Bucket::Whole,
                 [verdict @ (1 | 3), available, returning] => {
                     if verdict == 3
                         && let Some(scope) = scope
@@ -295,8 +311,7 @@ impl Gate {
         &self,
         hall: &Hall,
         what: Units,
-        pool: PoolNo,
-        quantity: u32,
+        Stock { pool, quantity, bucket }: Stock,
         may_repeat: bool,
         doubt_after: Duration,
     ) -> Result<Vec<i64>, Away> {
@@ -311,13 +326,13 @@ impl Gate {
             quantity.to_string(),
             flag(may_repeat),
             version.to_string(),
-            counts.free().to_string(),
+            bucket.share_of(counts.free()).to_string(),
             counts.held.to_string(),
             (counts.held + counts.sold).to_string(),
             doubt_after.as_millis().to_string(),
             flag(unmarked),
         ];
-        let answer = self.lanes.ask(Script::Units, self.pools_key(hall), args).await;
+        let answer = self.lanes.ask(Script::Units, self.pools_key(hall, bucket), args).await;
         if unmarked && answer.is_err() {
             hall.note_unmarked(true);
         }
@@ -368,9 +383,9 @@ impl Gate {
         format!("leasehold:gate:{{{}.{}.{section}}}:seats", self.ledger, hall.venue.number.0)
     }
 
-    /// And everything about an event's pools.
-    fn pools_key(&self, hall: &Hall) -> String {
-        format!("leasehold:gate:{{{}.{}}}:pools", self.ledger, hall.venue.number.0)
+    /// And everything about an event's pools, or about their shares in one bucket.
+    fn pools_key(&self, hall: &Hall, bucket: Bucket) -> String {
+        format!("leasehold:gate:{{{}.{}{}}}:pools", self.ledger, hall.venue.number.0, bucket.tag())
     }
 }
 
@@ -382,7 +397,7 @@ pub(crate) struct Settlement {
     who: Owner,
     sections: Vec<(u32, Vec<SeatNo>)>,
     /// Each with the units that were claimed.
-    units: Vec<(PoolNo, u32)>,
+    units: Vec<Stock>,
     /// How long what was given is taken for certain, and by whom.
     doubt: (Duration, Owner),
     /// The ledger said that something was taken, and is to be asked by whom and for how long.

@@ -15,23 +15,26 @@ local CLAIM_MS, KEEP_MS = 3000, 86400000
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local answers = {}
+-- Each pool is read once and written once, however many ask about it.
+local pools, answers = {}, {}
 for at = 1, #ARGV, 10 do
     local kind, pool, quantity, repeats = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'
     local known, known_free, known_held = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
     local doubt_at = now + tonumber(ARGV[at + 8])
-    local version, free, held, till, claimed, older, turn_at, sure_from = -1, 0, 0, 0, 0, 0, 0, 0
-    local entry = redis.call('HGET', KEYS[1], pool)
-    if entry then
-        local parts = {}
-        for part in string.gmatch(entry, '%d+') do
-            parts[#parts + 1] = tonumber(part)
+    if not pools[pool] then
+        local entry = redis.call('HGET', KEYS[1], pool)
+        if entry then
+            local parts = {}
+            for part in string.gmatch(entry, '%d+') do
+                parts[#parts + 1] = tonumber(part)
+            end
+            pools[pool] = parts
+        else
+            -- If Redis knew nothing of a pool that was sold from, it may have lost what tells repetitions.
+            pools[pool] = { -1, 0, 0, 0, 0, 0, 0, tonumber(ARGV[at + 7]) > 0 and now + KEEP_MS or 0 }
         end
-        version, free, held, till, claimed, older, turn_at, sure_from = unpack(parts)
-    elseif tonumber(ARGV[at + 7]) > 0 then
-        -- Redis knew nothing of a pool that was sold from: it may have lost what tells repetitions.
-        sure_from = now + KEEP_MS
     end
+    local version, free, held, till, claimed, older, turn_at, sure_from = unpack(pools[pool])
     if ARGV[at + 9] == '1' then
         sure_from = now + KEEP_MS
     end
@@ -65,9 +68,11 @@ for at = 1, #ARGV, 10 do
     else
         answer, claimed = { 0 }, claimed + quantity
     end
-    redis.call('HSET', KEYS[1], pool, string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f',
-        version, free, held, till, claimed, older, turn_at, sure_from))
+    pools[pool] = { version, free, held, till, claimed, older, turn_at, sure_from }
     answers[#answers + 1] = answer
+end
+for pool, parts in pairs(pools) do
+    redis.call('HSET', KEYS[1], pool, string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', unpack(parts)))
 end
 redis.call('PEXPIRE', KEYS[1], KEEP_MS)
 return answers
