@@ -1,10 +1,10 @@
 //! Halls: what this server knows of each event it was asked about. Its fixed part, and its feed.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use leasehold_core::{
     Epoch, EventState, HoldId, ItemRequest, Kind, Policy, PoolCounts, PoolNo, Refusal, SeatNo, SeatStatus,
     SectionNo, Text, best_seats,
@@ -41,8 +41,8 @@ pub(crate) struct Hall {
     no_best: Mutex<HashMap<Option<SectionNo>, Instant>>,
     /// Seats that the gate said are taken, and until when that is believed.
     taken: Mutex<HashMap<SeatNo, Instant>>,
-    /// A key of a hold of units could not be marked at the gate, and the gate does not know.
-    unmarked: AtomicBool,
+    /// Pools of which a key of a hold could not be marked at the gate, and the gate does not know.
+    unmarked: Mutex<HashSet<PoolNo>>,
 }
 
 /// An event's rules as far as this server knows, and the version that made them.
@@ -124,12 +124,13 @@ impl Hall {
         until.any(|until| Instant::now() < *until)
     }
 
-    /// Whether a key went unmarked until now, and whether one does from now on.
-    pub(crate) fn note_unmarked(&self, is_so: bool) -> bool {
-        if !is_so && !self.unmarked.load(Ordering::Relaxed) {
-            return false;
-        }
-        self.unmarked.swap(is_so, Ordering::Relaxed)
+    pub(crate) fn note_unmarked(&self, pool: PoolNo) {
+        self.unmarked.lock().unwrap_or_else(PoisonError::into_inner).insert(pool);
+    }
+
+    /// Whether a key about this pool went unmarked, for whoever tells the gate.
+    pub(crate) fn take_unmarked(&self, pool: PoolNo) -> bool {
+        self.unmarked.lock().unwrap_or_else(PoisonError::into_inner).remove(&pool)
     }
 
     /// Tells the readers what happened; false when there is a gap.
@@ -203,7 +204,7 @@ impl Halls {
             rules: Mutex::new(standing.rules),
             no_best: Mutex::default(),
             taken: Mutex::default(),
-            unmarked: AtomicBool::new(false),
+            unmarked: Mutex::default(),
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // There is one hall for all.

@@ -9,7 +9,7 @@ use super::doubts::Owner;
 
 /// More keys than a cluster usually has masters, so that some are on each.
 const BUCKETS_MAX: u32 = 8;
-/// A share is larger than what is on its way to the ledger at a time, or it would be used up all the time.
+/// A smaller share would be used up by what is on its way to the ledger.
 const UNITS_PER_BUCKET_MIN: u32 = 512;
 
 /// Where units of a pool are claimed.

@@ -120,8 +120,8 @@ impl Gate {
         if let Some(marker) = marker {
             // Before the ledger can have granted it.
             let marked = self.lanes.mark(&marker, MARK_TIME).await;
-            if marked.is_err() && !claim.pools.is_empty() {
-                hall.note_unmarked(true);
+            if marked.is_err() {
+                claim.pools.iter().for_each(|stock| hall.note_unmarked(stock.pool));
             }
         }
         Ok(Some(claim))
@@ -170,7 +170,7 @@ impl Gate {
     pub(crate) async fn settle(self: &Arc<Self>, settlement: Settlement) {
         let Settlement { hall, who, sections, units, doubt: (life, owner), is_taken } = settlement;
         let keys = sections.iter().map(|(section, _)| self.section_key(&hall, *section));
-        let mut keys = keys.chain((!units.is_empty()).then(|| self.pools_key(&hall, Bucket::Whole)));
+        let mut keys = keys.chain(units.iter().map(|stock| self.pools_key(&hall, stock.bucket)));
         let looks = is_taken && keys.any(|key| !self.lanes.is_away(&key));
         let doubts = match looks {
             true => {
@@ -264,7 +264,7 @@ impl Gate {
         Ok(taken.collect())
     }
 
-    /// Where units of a pool are claimed: in a bucket only if more wait for the whole than one script takes.
+    /// Where units of a pool are claimed: in a bucket only if more is asked of the whole than one script takes.
     fn bucket(&self, hall: &Hall, who: Owner, pool: PoolNo) -> Bucket {
         if !self.lanes.are_spread()
             || !self.lanes.is_crowded(Script::Units, &self.pools_key(hall, Bucket::Whole))
@@ -286,10 +286,16 @@ impl Gate {
     ) -> Result<Option<Refusal>, Away> {
         let (begun, pool) = (Instant::now(), stock.pool);
         loop {
-            let answer = self.units(hall, Units::Claim, *stock, scope.is_some(), UNITS_DOUBT_AFTER).await?;
-            match answer[..] {
-                [0] => return Ok(None),
-                _ if stock.bucket != Bucket::Whole => stock.bucket = Bucket::Whole,
+            let answer = self.units(hall, Units::Claim, *stock, scope.is_some(), UNITS_DOUBT_AFTER).await;
+            match answer.as_deref() {
+                Ok([0]) => return Ok(None),
+                _ if stock.bucket != Bucket::Whole => {
+                    stock.bucket = Bucket::Whole;
+                    continue;
+                }
+                _ => {}
+            }
+            match answer?[..] {
                 [verdict @ (1 | 3), available, returning] => {
                     if verdict == 3
                         && let Some(scope) = scope
@@ -319,7 +325,8 @@ impl Gate {
             hall.feed.look(|summary, _| (summary.version.number, summary.pools[pool.0 as usize]));
         // What nobody holds does not come back by itself.
         let doubt_after = if counts.held == 0 { DOUBT_AFTER } else { doubt_after };
-        let unmarked = hall.note_unmarked(false);
+        // Only the whole pool says "sold out", so it is the one that must know.
+        let unmarked = bucket == Bucket::Whole && hall.take_unmarked(pool);
         let args = vec![
             what.as_str().to_owned(),
             pool.0.to_string(),
@@ -334,7 +341,7 @@ impl Gate {
         ];
         let answer = self.lanes.ask(Script::Units, self.pools_key(hall, bucket), args).await;
         if unmarked && answer.is_err() {
-            hall.note_unmarked(true);
+            hall.note_unmarked(pool);
         }
         answer
     }

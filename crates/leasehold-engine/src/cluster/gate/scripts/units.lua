@@ -1,7 +1,7 @@
 -- Claims units of an event's pools for new holds, and notes how the pools stand in the ledger.
 --
 -- KEYS[1]: the event's pools, a hash of one entry a pool: "version free held until claimed older turn_at sure_from":
--- free and held units at that version of the event; when the ledger may be asked again although they are too few; units
+-- free and held units at that version of the event, in a bucket its share of the free ones; when the ledger may be asked again although they are too few; units
 -- that are on their way to the ledger, those claimed since the last turn and those before it, and when the next turn is;
 -- from when on Redis knows of every repetition.
 -- ARGV: for each ask its kind: c to claim, g to note after a grant, r to note after a refusal; the pool; the quantity, for
