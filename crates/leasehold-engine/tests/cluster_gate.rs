@@ -130,7 +130,7 @@ async fn hold(engine: &ClusterEngine, request: Request) -> Hold {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_promise_is_kept_with_a_cluster_in_front() {
     let (ledger, cluster, databases) = (Postgres::start(), RedisCluster::start(), AtomicU32::new(0));
-    let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let gate = cluster.url();
     let looks = ledger.client().await;
     let make = async || {
         let name = format!("suite_{}", databases.fetch_add(1, Ordering::SeqCst));
@@ -538,7 +538,7 @@ async fn the_last_unit_is_found_and_none_is_sold_twice() {
 async fn a_hot_pool_is_claimed_in_buckets_and_sold_to_the_last_unit_with_a_cluster_in_front() {
     const UNITS: u32 = 6_000;
     let (ledger, cluster, secret) = (Postgres::start(), RedisCluster::start(), SecretKey::random());
-    let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let gate = cluster.url();
     let one = open(&ledger.url(), &gate, &secret).await;
     let other = open(&ledger.url(), &gate, &secret).await;
     gala_for(&one, UNITS).await;

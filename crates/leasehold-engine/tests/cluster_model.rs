@@ -99,7 +99,7 @@ async fn the_engine_answers_as_the_rules_do_also_after_restarts() {
 async fn the_engine_behind_a_gate_answers_as_the_rules_do_also_after_restarts() {
     let clock = ClockShift::new();
     let cluster = RedisCluster::options().clock(&clock).start();
-    let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let gate = cluster.url();
     drive(&clock, Some(gate), 8).await;
 }
 

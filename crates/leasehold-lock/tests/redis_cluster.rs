@@ -10,7 +10,7 @@ use leasehold_testkit::lock_suite::{Store, keep_all};
 use leasehold_testkit::servers::{Postgres, RedisCluster};
 
 fn on(cluster: &RedisCluster) -> Redis {
-    let url = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let url = cluster.url();
     Redis::open(&url).unwrap().with_claim_time(Duration::from_secs(1))
 }
 

@@ -33,7 +33,7 @@ impl Workload {
                 self.send_out(addresses, |buyer, doors| buyer.buy_what_is_left(doors, Arc::clone(&stop)));
             loop {
                 let view: Option<EventView> = self.look(&mut operator, "").await;
-                let is_sold = view.as_ref().is_some_and(is_sold_out);
+                let is_sold = view.as_ref().is_some_and(|view| self.is_sold_out(view));
                 seen = view.or(seen.take());
                 if is_sold {
                     break;
@@ -92,9 +92,10 @@ impl Workload {
             }
         }
     }
-}
 
-fn is_sold_out(view: &EventView) -> bool {
-    let pools = view.pools.iter().map(|pool| pool.free + pool.held).sum::<u32>();
-    view.seats.free + view.seats.held + pools == 0
+    /// True when no seat is left, and nothing of the pool that the buyers know.
+    fn is_sold_out(&self, view: &EventView) -> bool {
+        let pools = view.pools.iter().filter(|pool| pool.id == self.shop.pool);
+        view.seats.free + view.seats.held + pools.map(|pool| pool.free + pool.held).sum::<u32>() == 0
+    }
 }

@@ -25,6 +25,8 @@ pub struct Shop {
     pub pool: String,
     /// How many units the pool has.
     pub pool_capacity: u32,
+    /// The longest that a hold is asked for.
+    pub hold_ms_max: u64,
 }
 
 /// How long a buyer waits for an answer, if nothing else is said.
@@ -60,7 +62,8 @@ impl Shop {
     /// Twelve hot seats and a pool of forty.
     pub fn small() -> Self {
         let seats = (1..=12).map(|number| format!("A-{number}")).collect();
-        Self { event: "hot".to_owned(), seats, pool: "floor".to_owned(), pool_capacity: 40 }
+        let (event, pool) = ("hot".to_owned(), "floor".to_owned());
+        Self { event, seats, pool, pool_capacity: 40, hold_ms_max: 20_000 }
     }
 
     /// The request that opens it, with limits that do not get in the way.

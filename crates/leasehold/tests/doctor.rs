@@ -278,7 +278,7 @@ fn a_clock_that_is_wrong_is_said_to_be() {
 #[test]
 fn a_cluster_is_looked_at_node_by_node() {
     let mut cluster = RedisCluster::start();
-    let url = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let url = cluster.url();
     let (code, found) = report(&["--store", &url]);
     assert_eq!(code, Some(0), "{found:#}");
     assert_eq!(levels(&found, "cluster"), ["ok"], "{found:#}");
@@ -376,7 +376,7 @@ fn text_of(report: &Value, topic: &str) -> String {
 fn a_deployment_that_is_set_up_well_has_a_ledger_that_decides_and_a_gate_that_may_forget() {
     let ledger = Postgres::start();
     let mut redis = RedisCluster::options().persistence(Persistence::None).start();
-    let gate = format!("redis-cluster://{}", redis.addresses().join(","));
+    let gate = redis.url();
     let url = ledger.url();
     let deployment = ["--ledger", &url, "--gate", &gate];
     let (code, found) = report(&deployment);

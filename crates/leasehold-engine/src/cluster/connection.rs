@@ -111,13 +111,16 @@ impl Connection {
     pub(crate) async fn open(database: &PostgresDatabase) -> Result<Self, CallError> {
         let connecting = async {
             let (client, driver) = connect(database).await?;
-            client.batch_execute(SESSION).await?;
-            let epoch = epoch_of(&client).await?;
-            let load = client.prepare(include_str!("sql/load.sql")).await?;
-            let paying = client.prepare(include_str!("sql/paying.sql")).await?;
-            let write = client.prepare("SELECT leasehold.write_v2($1::text::json)").await?;
-            let hold = client.prepare(include_str!("sql/hold.sql")).await?;
-            let confirm = client.prepare(include_str!("sql/confirm.sql")).await?;
+            // All at once: a ledger that is far away is asked again as soon as a near one.
+            let ((), epoch, load, paying, write, hold, confirm) = tokio::try_join!(
+                client.batch_execute(SESSION),
+                epoch_of(&client),
+                client.prepare(include_str!("sql/load.sql")),
+                client.prepare(include_str!("sql/paying.sql")),
+                client.prepare("SELECT leasehold.write_v2($1::text::json)"),
+                client.prepare(include_str!("sql/hold.sql")),
+                client.prepare(include_str!("sql/confirm.sql")),
+            )?;
             Ok(Self { client, load, paying, write, hold, confirm, epoch, _driver: driver })
         };
         within(CONNECT_TIME_MAX, connecting).await

@@ -43,7 +43,7 @@ async fn work(locker: Locker, ledger: Ledger, stop: Arc<AtomicBool>) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_12_cluster_failover_that_loses_writes_never_takes_a_fence_back() {
     let (mut cluster, postgres) = (RedisCluster::start(), Postgres::start());
-    let url = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let url = cluster.url();
     let open = || {
         let redis = Redis::open(&url).unwrap();
         Locker::new(redis.with_epochs(Epochs::open(&postgres.url()).unwrap()))

@@ -32,7 +32,7 @@ async fn pitfall_31_holder_killed_between_names_leaves_them_to_their_end() {
         return crash(&store).await;
     }
     let cluster = RedisCluster::start();
-    let url = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let url = cluster.url();
     let mut random = Random::new(Random::seed_of_this_run("pitfall_31"));
     let slots: std::collections::HashSet<_> =
         NAMES.iter().map(|name| cluster.slot_of(&format!("lock:{name}"))).collect();
@@ -63,7 +63,7 @@ async fn pitfall_31_holder_killed_between_names_leaves_them_to_their_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_16_names_that_share_a_slot_are_taken_all_or_none_with_one_that_does_not() {
     let (cluster, postgres) = (RedisCluster::start(), Postgres::start());
-    let url = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let url = cluster.url();
     let names = ["{a}:1", "{a}:2", "{b}"];
     let slot = |name: &str| cluster.slot_of(&format!("lock:{name}"));
     assert!(slot(names[0]) == slot(names[1]) && slot(names[0]) != slot(names[2]));
@@ -96,7 +96,7 @@ async fn pitfall_16_names_that_share_a_slot_are_taken_all_or_none_with_one_that_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_31_slot_that_cannot_be_reached_does_not_keep_the_names_in_the_others() {
     let mut cluster = RedisCluster::options().args(&["--cluster-require-full-coverage", "no"]).start();
-    let url = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let url = cluster.url();
     let locker = Locker::new(Redis::open(&url).unwrap());
     // One name per master, in the order in which they are taken.
     let mut names: Vec<String> = Vec::new();

@@ -50,7 +50,7 @@ async fn work(locker: Locker, seen: Seen) {
 /// Moves the slot of the lock around, step by step, while four clients use it.
 async fn move_under_load(epochs: Option<&Postgres>) {
     let cluster = RedisCluster::start();
-    let url = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let url = cluster.url();
     let seen = Seen::default();
     let workers: Vec<_> = (0..4)
         .map(|_| {

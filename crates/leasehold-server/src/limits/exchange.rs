@@ -214,7 +214,7 @@ mod tests {
     async fn on_a_cluster_the_keys_are_on_many_slots() {
         let cluster = RedisCluster::start();
         let rate = Rate { per_second: 1, burst: 50 };
-        let url = format!("redis-cluster://{}", cluster.addresses().join(","));
+        let url = cluster.url();
         let (one, two) = (Server::new(&url, rate), Server::new(&url, rate));
         let addresses = || (0..=255).map(|number| [10, 0, 0, number].into());
         for server in [&one, &two] {

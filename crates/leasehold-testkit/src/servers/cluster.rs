@@ -4,6 +4,7 @@
 //! cluster decides, so ask: [`RedisCluster::master_of`], [`RedisCluster::replica_of`].
 
 mod faults;
+mod proxies;
 mod slots;
 mod view;
 
@@ -116,6 +117,11 @@ impl RedisCluster {
     /// For a cluster with something different.
     pub fn options() -> ClusterOptions {
         ClusterOptions::default()
+    }
+
+    /// `redis-cluster://` and every node, as our own settings want them.
+    pub fn url(&self) -> String {
+        format!("redis-cluster://{}", self.addresses().join(","))
     }
 
     /// `redis://127.0.0.1:port` of every node, as a cluster client wants them.

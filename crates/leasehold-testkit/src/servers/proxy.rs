@@ -115,7 +115,12 @@ impl FaultProxy {
 
     /// Where clients connect, `127.0.0.1:port`.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port.number())
+        format!("127.0.0.1:{}", self.port())
+    }
+
+    /// The port alone.
+    pub fn port(&self) -> u16 {
+        self.port.number()
     }
 
     /// Ends every fault, and closes the connections that lost bytes: TCP never goes on after a gap.

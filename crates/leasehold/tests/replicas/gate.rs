@@ -17,7 +17,7 @@ const USED_AGAIN_MAX: Duration = Duration::from_secs(15);
 async fn a_redis_cluster_that_fails_in_every_way_costs_no_sale() {
     let ledger = Postgres::start();
     let mut cluster = RedisCluster::start();
-    let gate = format!("redis-cluster://{}", cluster.addresses().join(","));
+    let gate = cluster.url();
     let replicas = Replicas::start(|_| gated(&ledger.url(), &gate));
 
     let round = Round::begin("gate-calm", &replicas).await;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold_api::{BookingView, CreateEvent, ItemSpec, SeatSpec};
-use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisServer};
+use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisCluster};
 use leasehold_testkit::{Answer, Desk, Granted, History};
 use tokio::task::JoinSet;
 
@@ -26,7 +26,7 @@ enum Told {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_confirm_is_revived_or_refused_and_never_a_second_sale() {
-    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let (ledger, redis) = (Postgres::start(), RedisCluster::start());
     let replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
     let round = Round::begin("late", &replicas).await;
     let addresses = replicas.addresses();

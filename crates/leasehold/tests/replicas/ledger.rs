@@ -2,14 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisServer};
+use leasehold_testkit::Operation;
+use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisCluster};
 
 use crate::replicas::{Replicas, gated};
 use crate::round::Round;
 
+/// How late the ledger's answers are.
+const LATE: Duration = Duration::from_millis(200);
+/// How many requests must be done all the same, and how soon. Connections were cut just before.
+const LATE_MIN: usize = 5;
+const LATE_MAX: Duration = Duration::from_secs(15);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_is_restarted_and_killed() {
-    let (mut ledger, redis) = (Postgres::start(), RedisServer::start());
+    let (mut ledger, redis) = (Postgres::start(), RedisCluster::start());
     let replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
     for name in ["ledger-stopped", "ledger-killed"] {
         let round = Round::begin(name, &replicas).await;
@@ -30,7 +37,7 @@ async fn the_ledger_is_restarted_and_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_to_the_ledger_are_cut_late_silent_and_refused() {
-    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let (ledger, redis) = (Postgres::start(), RedisCluster::start());
     let mut proxies = Vec::new();
     for _ in 0..3 {
         proxies.push(FaultProxy::start(ledger.address()).await);
@@ -49,11 +56,17 @@ async fn connections_to_the_ledger_are_cut_late_silent_and_refused() {
     }
     assert!(cut >= 9, "{cut} connections were cut");
 
-    round.moment();
+    let before = round.moment();
     for proxy in &proxies {
-        proxy.delay(Direction::Answers, Duration::from_millis(200));
+        proxy.delay(Direction::Answers, LATE);
     }
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let is_late = |operation: &Operation| operation.acknowledged() && takes(operation) >= LATE;
+    let begun = Instant::now();
+    while round.history.count_since(before, is_late) < LATE_MIN {
+        assert!(begun.elapsed() < LATE_MAX, "nothing is done while the ledger's answers are late");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    println!("{LATE_MIN} requests were done within {:?} although answers were late", begun.elapsed());
 
     // One server's commits take effect and it never hears of them, another's connections break and none is made.
     round.moment();
@@ -67,4 +80,9 @@ async fn connections_to_the_ledger_are_cut_late_silent_and_refused() {
     }
     assert!(refused > 0 && swallowed > 0, "{refused} connections refused, {swallowed} bytes lost");
     round.judge(Instant::now(), &replicas, &ledger).await;
+}
+
+/// How long somebody waited for the answer.
+fn takes(operation: &Operation) -> Duration {
+    operation.ended.unwrap_or_default().saturating_sub(operation.started)
 }

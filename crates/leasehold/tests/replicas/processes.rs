@@ -2,15 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_testkit::servers::{Postgres, RedisServer};
+use leasehold_testkit::servers::{Postgres, RedisCluster};
 
 use crate::replicas::{REPLICAS, Replicas, gated, launch};
-use crate::round::Round;
+use crate::round::{Round, SHORT_HOLD};
 
-/// Most holds of the buyers are shorter than this.
-const PAUSE: Duration = Duration::from_secs(4);
-/// So buyers of a server that stands still ask another one, and the first one goes on with the same requests later.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+/// Long enough for every hold that was granted before it to be over, and its seat to be somebody else's.
+const PAUSE: Duration = SHORT_HOLD.saturating_add(Duration::from_secs(2));
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_servers_without_a_gate_sell_everything_exactly_once() {
@@ -23,9 +21,10 @@ async fn three_servers_without_a_gate_sell_everything_exactly_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_is_killed_and_another_stands_still_for_longer_than_holds_last() {
-    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let (ledger, redis) = (Postgres::start(), RedisCluster::start());
     let mut replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
-    let round = Round::begin_with_patience("killed-and-paused", &replicas, PATIENCE).await;
+    // Buyers of a server that stands still ask another one, and the first one goes on with the same requests later.
+    let round = Round::begin_hurried("killed-and-paused", &replicas).await;
 
     let before = round.moment();
     replicas.servers[2].kill9();
@@ -45,7 +44,7 @@ async fn one_is_killed_and_another_stands_still_for_longer_than_holds_last() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_are_replaced_one_after_the_other() {
-    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let (ledger, redis) = (Postgres::start(), RedisCluster::start());
     let mut replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
     let round = Round::begin("rolling", &replicas).await;
     for number in 0..REPLICAS {

@@ -53,19 +53,25 @@ impl Replicas {
     /// Waits until every server asks the gate.
     pub(crate) fn wait_until_gated(&self, time_max: Duration) {
         let begun = Instant::now();
-        let request = request_bytes("GET", "/metrics", &[("connection", "close")], b"");
         for server in &self.servers {
-            let is_gated = || {
-                let answer = try_exchange(server.address(), &request, Duration::from_secs(5));
-                answer.is_some_and(|answer| {
-                    String::from_utf8_lossy(&answer.body).lines().any(|line| line == "leasehold_gate_up 1")
-                })
-            };
-            while !is_gated() {
+            while !is_gated(server) {
                 assert!(begun.elapsed() < time_max, "a server does not ask the gate\n{}", server.log());
                 std::thread::sleep(Duration::from_millis(20));
             }
             assert!(!server.log().contains("redis::cluster_handling"), "every try was logged");
         }
     }
+
+    /// True when every server has given up asking some part of the gate.
+    pub(crate) fn are_alone(&self) -> bool {
+        !self.servers.iter().any(is_gated)
+    }
+}
+
+fn is_gated(server: &ServerProcess) -> bool {
+    let request = request_bytes("GET", "/metrics", &[("connection", "close")], b"");
+    let answer = try_exchange(server.address(), &request, Duration::from_secs(5));
+    answer.is_some_and(|answer| {
+        String::from_utf8_lossy(&answer.body).lines().any(|line| line == "leasehold_gate_up 1")
+    })
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use leasehold_api::{Code, CreateEvent, CreateHold, ItemSpec, PoolSpec};
+use leasehold_api::{Code, CreateHold, ItemSpec, PoolSpec};
 use leasehold_client::Request;
 use leasehold_testkit::servers::Postgres;
 use leasehold_testkit::{
@@ -19,8 +19,13 @@ const SEATS: u32 = 3;
 const WORK: Duration = Duration::from_millis(1_000);
 /// How long after a fault every server grants again.
 const SERVICE_BACK_MAX: Duration = Duration::from_secs(15);
-/// How long after that everything can be sold: what a gate remembers wrongly it looks up again within half a minute.
+/// How long after that it may take to find out what became of everything, to give it back, and to sell it again.
 const SOLD_OUT_MAX: Duration = Duration::from_secs(40);
+/// The longest hold of hurried buyers, and how long they wait for an answer.
+pub(crate) const SHORT_HOLD: Duration = Duration::from_secs(3);
+const LITTLE_PATIENCE: Duration = Duration::from_millis(1_500);
+/// A pool that only the judgement asks for, to see whether a server grants what the buyers want: they may have all the rest.
+const PROBED: &str = "probed";
 const ACKNOWLEDGED_MIN: usize = 100;
 /// How many sales the buyers must have been able to make at the end; more than 30 units were given back before.
 const SALES_MIN: usize = 20;
@@ -36,22 +41,25 @@ pub(crate) struct Round {
 impl Round {
     /// Opens a sale and lets the buyers work for a moment.
     pub(crate) async fn begin(name: &str, replicas: &Replicas) -> Self {
-        Self::begin_with_patience(name, replicas, Duration::from_secs(10)).await
+        let history = History::new();
+        let workload = Workload::new(Random::seed_of_this_run(name), BUYERS, shop(name), &history);
+        Self::open(replicas, history, shop(name), workload).await
     }
 
-    /// The same with buyers who ask another server when they have no answer after this time.
-    pub(crate) async fn begin_with_patience(name: &str, replicas: &Replicas, patience: Duration) -> Self {
+    /// The same with buyers who soon ask another server when no answer comes, and hold nothing for long.
+    pub(crate) async fn begin_hurried(name: &str, replicas: &Replicas) -> Self {
         let history = History::new();
-        let seats = (1..=SEATS).map(|number| format!("A-{number}")).collect();
-        let shop = Shop { event: name.to_owned(), seats, ..Shop::small() };
-        let seed = Random::seed_of_this_run(name);
-        let workload = Workload::new(seed, BUYERS, shop, &history).with_patience(patience);
+        let shop = Shop { hold_ms_max: SHORT_HOLD.as_millis() as u64, ..shop(name) };
+        let workload = Workload::new(Random::seed_of_this_run(name), BUYERS, shop.clone(), &history);
+        Self::open(replicas, history, shop, workload.with_patience(LITTLE_PATIENCE)).await
+    }
+
+    async fn open(replicas: &Replicas, history: History, shop: Shop, workload: Workload) -> Self {
         let addresses = replicas.addresses();
-        workload.open_shop(&addresses[0]).await;
-        let pools = vec![PoolSpec { id: "units".to_owned(), capacity: 100 }];
-        let probed = CreateEvent { id: probed(name), pools, ..CreateEvent::default() };
-        Desk::new(&addresses[0], 0, &history).create_event(&probed).await;
-        let mut round = Self { history, event: name.to_owned(), addresses, workload };
+        let mut event = shop.create_event();
+        event.pools.push(PoolSpec { id: PROBED.to_owned(), capacity: 100 });
+        Desk::new(&addresses[0], 0, &history).create_event(&event).await;
+        let mut round = Self { history, event: shop.event, addresses, workload };
         let addresses: Vec<&str> = round.addresses.iter().map(String::as_str).collect();
         round.workload.begin_round_on(&addresses);
         tokio::time::sleep(WORK).await;
@@ -89,7 +97,8 @@ impl Round {
         let view = self.workload.sell_out(&addresses, SOLD_OUT_MAX).await;
         let sold = selling.elapsed();
         assert_eq!((view.seats.sold, view.seats.total), (SEATS, SEATS), "{view:?}");
-        assert!(view.pools.iter().all(|pool| pool.sold == pool.capacity), "{view:?}");
+        let mut pools = view.pools.iter().filter(|pool| pool.id != PROBED);
+        assert!(pools.all(|pool| pool.sold == pool.capacity), "{view:?}");
         let is_sale =
             |operation: &Operation| operation.request.path.ends_with("/confirm") && operation.acknowledged();
         let sales = self.history.count_since(earlier, is_sale);
@@ -117,8 +126,8 @@ impl Round {
     /// Waits until this server grants a hold.
     async fn wait_for_service(&self, number: usize, since: Instant) {
         let mut client = RecordingClient::new(&self.addresses[number], 1_000 + number, &self.history);
-        let path = format!("/v1/events/{}/holds", probed(&self.event));
-        let body = CreateHold { items: vec![ItemSpec::pool("units", 1)], ..CreateHold::default() };
+        let path = format!("/v1/events/{}/holds", self.event);
+        let body = CreateHold { items: vec![ItemSpec::pool(PROBED, 1)], ..CreateHold::default() };
         let request = Request::post(path, &body).idempotency_key(format!("probe-{number}"));
         let mut said = None;
         while since.elapsed() < SERVICE_BACK_MAX {
@@ -139,9 +148,9 @@ impl Round {
     }
 }
 
-/// An event that only the judgement asks for, to see whether a server grants.
-fn probed(name: &str) -> String {
-    format!("{name}-probed")
+fn shop(event: &str) -> Shop {
+    let seats = (1..=SEATS).map(|number| format!("A-{number}")).collect();
+    Shop { event: event.to_owned(), seats, ..Shop::small() }
 }
 
 /// Answers that the API does not have: other codes, other statuses, and 5xx that do not say when to come back.

@@ -54,7 +54,7 @@ impl Store {
 
     pub(crate) fn cluster() -> Self {
         let (cluster, postgres) = (RedisCluster::start(), Postgres::start());
-        let args = [format!("redis-cluster://{}", cluster.addresses().join(",")), postgres.url()];
+        let args = [cluster.url(), postgres.url()];
         Self::new(&["--store", &args[0], "--epochs", &args[1]], true, (cluster, postgres))
     }
 
