@@ -27,6 +27,7 @@ mod sell_out;
 pub mod servers;
 mod signals;
 mod stage;
+mod stream_cuts;
 mod sync_faults;
 mod workload;
 
@@ -42,5 +43,6 @@ pub use raw::{RawAnswer, RawConnection, exchange, request_bytes, try_exchange};
 pub use read_back::read_back;
 pub use recording::RecordingClient;
 pub use stage::Stage;
+pub use stream_cuts::{StreamMessage, cut_streams, listen, version_parts};
 pub use sync_faults::{SyncFault, fail_syncs};
 pub use workload::{RoundCount, Shop, Workload};

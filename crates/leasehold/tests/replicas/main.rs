@@ -10,3 +10,4 @@ mod ledger;
 mod processes;
 mod replicas;
 mod round;
+mod together;
