@@ -73,7 +73,13 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
         table.ratio(&row("fenced"), format!("{fenced:.0}/s"), raw_shown, fenced / raw, Aim::AtLeast(0.5));
         let rslock_shown = format!("rslock {rslock:.0}/s");
         if tasks == RSLOCK_TASKS {
-            table.ratio(&row("lease"), format!("{lease:.0}/s"), rslock_shown, lease / rslock, Aim::AtLeast(3.0));
+            table.ratio(
+                &row("lease"),
+                format!("{lease:.0}/s"),
+                rslock_shown,
+                lease / rslock,
+                Aim::AtLeast(3.0),
+            );
         } else {
             println!("beside {rslock_shown} with {tasks} tasks, a lease has {:.3}", lease / rslock);
         }

@@ -407,6 +407,35 @@ async fn an_entry_that_is_wrong_for_whatever_reason_is_doubted_and_put_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_asks_the_ledger_in_doubt_does_not_end_the_claims_of_others() {
+    let house = House::open().await;
+    hold(&house.one, house.units(10)).await;
+    until("the gate knows the pool", async || !keys_of(&house, "pools").is_empty()).await;
+    let key = keys_of(&house, "pools").remove(0);
+    let entry = || -> Vec<u64> {
+        let entry: String = house.redis.command(&["HGET", &key, "0"]);
+        entry.split(' ').map(|part| part.parse().unwrap()).collect()
+    };
+    let claimed = |entry: &[u64]| entry[4] + entry[5];
+    until("all are gone, and no claim is left", async || entry()[1] == 0 && claimed(&entry()) == 0).await;
+    let has_read = async || house.other.event(&house.venue).await.unwrap().pools[0].free() == 0;
+    until("the other server has read it", has_read).await;
+    // Others are on their way to the ledger with four units, and it is time to look there again.
+    let (seconds, _): (u64, u64) = house.redis.command(&["TIME"]);
+    let mut wrong = entry();
+    (wrong[3], wrong[4], wrong[6]) = (1, 4, (seconds + 60) * 1_000);
+    let wrong = wrong.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+    house.redis.command::<()>(&["HSET", &key, "0", &wrong]);
+    let admitted = gate_of(&house.other).admitted.get();
+    let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
+    assert_eq!(refusal(house.other.execute(house.units(1)).await), short);
+    assert_eq!(gate_of(&house.other).admitted.get(), admitted + 1, "the ledger said so");
+    // The end of the refused caller's claim, if it had one, was written before the answer.
+    assert_eq!(claimed(&entry()), 4);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn best_seats_of_an_event_without_any_are_refused_without_the_ledger() {
     let mut house = House::open().await;
     let best = |section| hold_items(&house.venue, vec![ItemRequest::Best { count: 2, section }], LONG_MS);

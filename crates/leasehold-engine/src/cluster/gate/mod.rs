@@ -277,7 +277,7 @@ impl Gate {
     }
 
     /// Claims units, or says that there are too few. Nobody is told so because of a claim: that is waited for; nor because
-    /// of a share: who finds one used up asks the whole pool.
+    /// of a share: who finds one used up asks the whole pool. Who goes on to the ledger without a claim has none to end.
     async fn claim_units(
         &self,
         hall: &Hall,
@@ -285,6 +285,10 @@ impl Gate {
         scope: Option<u128>,
     ) -> Result<Option<Refusal>, Away> {
         let (begun, pool) = (Instant::now(), stock.pool);
+        let unclaimed = |stock: &mut Stock| {
+            stock.quantity = 0;
+            Ok(None)
+        };
         loop {
             let answer = self.units(hall, Units::Claim, *stock, scope.is_some(), UNITS_DOUBT_AFTER).await;
             match answer.as_deref() {
@@ -301,14 +305,14 @@ impl Gate {
                         && let Some(scope) = scope
                         && self.keys.may_be_known(&self.shared, scope).await
                     {
-                        return Ok(None);
+                        return unclaimed(stock);
                     }
                     let count = |number: i64| u32::try_from(number).unwrap_or(0);
                     let (available, returning) = (count(available), count(returning));
                     return Ok(Some(Refusal::PoolShort { pool, available, returning }));
                 }
                 [2] if begun.elapsed() < CLAIMED_WAIT_MAX => tokio::time::sleep(CLAIMED_LOOK_EVERY).await,
-                _ => return Ok(None),
+                _ => return unclaimed(stock),
             }
         }
     }

@@ -8,8 +8,8 @@
 -- a note that of the claim that ends; 1 if it may be a repetition; the version that the server has read, and free,
 -- held, and held or sold units at that version; after how many milliseconds that may be doubted; 1 if the server could
 -- not mark a key.
--- Answer to c: {0} go on; {1, free, held} too few; {2} others have claimed them: ask again soon; {3, free, held} too few,
--- unless the ledger knows the key. To notes: nothing.
+-- Answer to c: {0} claimed: go on; {1, free, held} too few; {2} others have claimed them: ask again soon; {3, free, held} too
+-- few, unless the ledger knows the key; {4} too few, and to be doubted: go on without a claim. To notes: nothing.
 
 local CLAIM_MS, KEEP_MS = 3000, 86400000
 
@@ -62,7 +62,7 @@ for at = 1, #ARGV, 10 do
     elseif quantity > free and now < till then
         answer = { repeats and now < sure_from and 3 or 1, free, held }
     elseif quantity > free then
-        answer, till = { 0 }, now + CLAIM_MS
+        answer, till = { 4 }, now + CLAIM_MS
     elseif quantity > free - claimed - older then
         answer = { 2 }
     else
