@@ -62,6 +62,28 @@ async fn releases_of_many_at_once_wake_those_who_wait() {
     assert!(woken[woken.len() / 2] < Duration::from_millis(400), "woken after {woken:?}");
 }
 
+/// Releases that go to the server together are answered as each would be alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_of_many_at_once_says_what_is_no_lock_and_what_is_gone() {
+    let server = RedisServer::start();
+    let locker = Locker::new(Redis::open(&server.url()).unwrap());
+    let mut guards = Vec::new();
+    for number in 0..40 {
+        guards.push(locker.acquire(format!("job-{number}")).await.unwrap().granted().unwrap());
+    }
+    let () = server.command(&["DEL", "lock:job-20", "lock:job-21"]);
+    let () = server.command(&["HSET", "lock:job-20", "field", "value"]);
+    let releases = guards.into_iter().map(|guard| tokio::spawn(guard.release()));
+    for (number, release) in releases.collect::<Vec<_>>().into_iter().enumerate() {
+        match (number, release.await.unwrap()) {
+            (20, Err(LockError::Refused { .. })) | (21, Ok(Released::NotHeld)) => {}
+            (20 | 21, other) => panic!("{number}: {other:?}"),
+            (_, released) => assert_eq!(released.unwrap(), Released::Released),
+        }
+    }
+    assert_eq!(server.command::<Vec<String>>(&["KEYS", "lock:*"]), ["lock:job-20"]);
+}
+
 /// Those who died in line are passed over in the script of the release, and none of them has its claim time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_dead_waiters_cost_less_than_the_claim_time_of_one() {

@@ -35,7 +35,8 @@ local function free_all()
       is_freed[lock] = true
       asks[#asks + 1], locks[#locks + 1], channels[#channels + 1] = ask, lock, ARGV[ask + 1 + frees]
     else
-      answers[ask] = 0
+      -- What is gone and what is no lock look the same here.
+      answers[ask] = holder and 0
     end
   end
   if #asks == 0 then return end
