@@ -27,7 +27,7 @@ impl House {
     async fn open() -> Self {
         let (ledger, cluster, key) = (Postgres::start(), RedisCluster::start(), SecretKey::random());
         let open = async || {
-            let options = ClusterOptions::new(&ledger.url(), key.clone()).gate(&cluster.url());
+            let options = ClusterOptions::new(ledger.url(), key.clone()).gate(cluster.url());
             Arc::new(ClusterEngine::open(options).await.expect("the ledger opens"))
         };
         let engines = [open().await, open().await];
@@ -129,7 +129,7 @@ impl Caller {
         while !crowd.stop.load(Ordering::Relaxed) {
             let mut holds = Vec::new();
             while !crowd.stop.load(Ordering::Relaxed) {
-                let is_short = self.turns % 4 == 0;
+                let is_short = self.turns.is_multiple_of(4);
                 let Some(hold) = self.hold(quantity, if is_short { SHORT_MS } else { LONG_MS }).await else {
                     break;
                 };

@@ -512,5 +512,19 @@ async fn the_short_way_to_plain_holds_leads_where_the_long_one_does() {
         let has = |verdict: i32| answered.contains(&format!("\"verdict\":{verdict}"));
         assert!(has(0) && has(verdict), "{answered}");
     }
+    // And what was asked before, a key that was used before or is used twice, and rules that are not those of now.
+    let asked = call_for("hold_v2", &venue, Each::Seats(&[10, 11]));
+    let first = call_for("hold_v2", &venue, Each::Seats(&[12, 13]));
+    let other_ids =
+        asked.replace("-000000000001'", "-000000000011'").replace("-000000000002'", "-000000000012'");
+    let key_twice = asked.replace(", NULL]::uuid[]", ", '00000000-0000-7000-8000-000000000100']::uuid[]");
+    let other_rules = asked.replace("ARRAY[1, 1]::bigint[]", "ARRAY[1, 2]::bigint[]");
+    let before = [(&*first, &asked), (&first, &other_ids), ("", &key_twice), ("", &other_rules)];
+    for (first, call) in before {
+        bench.run(&format!("{still}; {first}; {gone}")).await;
+        let missing = bench.looks.query_one(call, &[]).await;
+        assert!(missing.expect_err(call).as_db_error().unwrap().message().contains("hold_v1"));
+        bench.run(back).await;
+    }
     bench.finish().await;
 }

@@ -123,7 +123,7 @@ impl Inner {
     /// among them.
     async fn copy_for(&self, outsider: &super::Node) -> Option<(u64, BTreeMap<String, u64>)> {
         let others = self.nodes.iter().filter(|node| node.address != outsider.address);
-        let answers = join_all(others.map(|node| node.counters())).await;
+        let answers = join_all(others.map(|node| node.counters(&self.clock))).await;
         let known: Vec<_> = answers.into_iter().filter_map(|answer| answer.ok().flatten()).collect();
         let others = self.nodes.len() - 1;
         if others == 0 || known.len() < others / 2 + 1 {
@@ -134,7 +134,7 @@ impl Inner {
 
     /// The highest counters of all servers; `None` unless every one of them is at hand.
     async fn all_counters(&self) -> Option<BTreeMap<String, u64>> {
-        let answers = join_all(self.nodes.iter().map(|node| node.counters())).await;
+        let answers = join_all(self.nodes.iter().map(|node| node.counters(&self.clock))).await;
         let known: Option<Vec<_>> = answers.into_iter().map(Result::ok).collect();
         Some(highest(known?.into_iter().flatten().collect()).1)
     }

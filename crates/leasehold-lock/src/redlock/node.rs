@@ -164,15 +164,19 @@ impl Node {
     /// Finds out whether the node may vote, and gives it the scripts when it may.
     pub(super) async fn look(&self, clock: &Clock) -> Result<Looked, StoreError> {
         self.standing().looked_at = Some(clock.now());
-        // All of it through one connection: a server that starts again meanwhile must not get the scripts.
         let mut server = self.link.pinned().await?;
-        let durable = if is_durable(&mut server).await { "1" } else { "0" };
+        self.look_through(&mut server, clock).await
+    }
+
+    /// All of it through one connection: a server that starts again meanwhile must not get the scripts.
+    async fn look_through(&self, server: &mut Pinned<'_>, clock: &Clock) -> Result<Looked, StoreError> {
+        let durable = if is_durable(server).await { "1" } else { "0" };
         let new_id = Uuid::new_v4().simple().to_string();
         let args = [durable, &self.members, &new_id];
         let answer: Vec<String> = server.run(&self.look, &[STATE.to_owned()], &args).await?;
         match answer.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["admitted", id] => {
-                self.load(&mut server).await?;
+                self.load(server).await?;
                 Ok(Looked::Admitted { id: (*id).to_owned() })
             }
             ["quarantine", id, status, run] => {
@@ -188,6 +192,7 @@ impl Node {
         let known = standing.quarantine.take().filter(|known| known.id == id && known.run == run);
         let seen = known.map_or(now, |known| known.seen);
         standing.quarantine = Some(Quarantine { id: id.to_owned(), run: run.to_owned(), seen });
+        standing.may_vote = false;
         Outsider {
             is_empty: status == "empty",
             known_for: now.since(seen),
@@ -216,13 +221,15 @@ impl Node {
     }
 
     /// The counters of a node that may vote; `None` from one that may not.
-    pub(super) async fn counters(&self) -> Result<Option<BTreeMap<String, u64>>, StoreError> {
+    ///
+    /// It is looked at first, whatever is known of it here: one that started again from an old copy still says that it was
+    /// admitted, until somebody looks.
+    pub(super) async fn counters(&self, clock: &Clock) -> Result<Option<BTreeMap<String, u64>>, StoreError> {
+        let mut server = self.link.pinned().await?;
+        let Looked::Admitted { .. } = self.look_through(&mut server, clock).await? else { return Ok(None) };
         let mut command = redis::cmd("HGETALL");
         command.arg(STATE);
-        let state: BTreeMap<String, String> = self.link.send(&command).await?;
-        if state.get("status").map(String::as_str) != Some("admitted") {
-            return Ok(None);
-        }
+        let state: BTreeMap<String, String> = server.send(&command).await?;
         let is_counter = |field: &str| field == "floor" || field.starts_with("c:");
         let counters = state.into_iter().filter(|(field, _)| is_counter(field));
         Ok(Some(counters.filter_map(|(field, value)| Some((field, value.parse().ok()?))).collect()))

@@ -80,6 +80,58 @@ async fn pitfall_07_holder_that_only_renews_ends_a_quarantine() {
     guard.release().await.unwrap();
 }
 
+/// What a server that lost everything is told by the others comes from those who remember: not from one that has started
+/// again with an old copy since, and of which nobody has noticed that yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_07_counters_are_not_copied_from_another_server_that_forgot() {
+    let mut servers = RedisServer::options().persistence(Persistence::None).start_independent(3);
+    let locker = Locker::new(redlock(&servers));
+    take(&locker, "job").await;
+    until("all may vote", async || {
+        take(&locker, "somebody asks").await;
+        servers.iter().all(|server| status(server).as_deref() == Some("admitted"))
+    })
+    .await;
+    // Somebody who only renews, and whose lock is in the old copy, too.
+    let guard = granted(locker.acquire("held").ttl(Duration::from_secs(6)).await);
+    let () = servers[1].command(&["SAVE"]);
+    servers[2].pause();
+    let mut highest = take(&locker, "job").await;
+    for _ in 0..20 {
+        highest = take(&locker, "job").await;
+    }
+    servers[2].resume();
+
+    // The first one's quarantine begins while the second one remembers.
+    restart_empty(&mut servers[0]);
+    until("it was looked at", async || {
+        let _ = locker.acquire("somebody asks").no_wait().await;
+        status(&servers[0]).as_deref() == Some("empty")
+    })
+    .await;
+    servers[1].kill9();
+    servers[1].restart();
+    assert_eq!(
+        status(&servers[1]).as_deref(),
+        Some("admitted"),
+        "it remembers that it could vote, and no more"
+    );
+    until("its quarantine is over", async || status(&servers[0]).as_deref() == Some("admitted")).await;
+    assert_eq!(status(&servers[1]).as_deref(), Some("stale"), "it was looked at before it was believed");
+    guard.check().expect("it was renewed all the time");
+
+    // With too few to copy from, and all of them at hand, counters begin anew above all that were.
+    until("they go on", async || {
+        locker.acquire("job").no_wait().await.is_ok_and(|acquired| {
+            acquired.granted().and_then(|guard| guard.fence()).is_some_and(|fence| {
+                assert!(highest < fence, "{highest:?}, then {fence:?}");
+                true
+            })
+        })
+    })
+    .await;
+}
+
 /// A server in quarantine does not vote, not even when nobody else is left to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_07_server_in_quarantine_does_not_make_a_majority() {
