@@ -117,7 +117,8 @@ impl Pursuit {
             match &mut watch {
                 Some((watch, before)) if before.name == busy.name => watch.settle(),
                 _ => {
-                    watch = self.listen(&busy).await;
+                    let left = until.since(self.core.clock.now());
+                    watch = tokio::time::timeout(left, self.listen(&busy)).await.unwrap_or(None);
                     // What was released before the ear was open did not ring: look once more at once.
                     if watch.is_some() {
                         continue;

@@ -132,10 +132,10 @@ impl Keeper {
     fn note_renewals(&self, results: Vec<(Arc<Tenure>, Result<Renewed, StoreError>)>, sent: Moment) {
         for (tenure, result) in results {
             match result {
-                Ok(Renewed::Extended) => {
-                    tenure.extended(sent);
+                Ok(Renewed::Extended) if tenure.extended(sent, self.clock.now()) => {
                     self.registry.reschedule(&tenure, tenure.renews_at(sent));
                 }
+                Ok(Renewed::Extended) => self.lose(&tenure, tenure.reason_by_clock()),
                 Ok(Renewed::Gone) => self.lose(&tenure, LostReason::Gone),
                 Err(error) => {
                     self.meters.renewal_failures.inc();

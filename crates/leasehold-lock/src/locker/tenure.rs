@@ -116,12 +116,17 @@ impl Tenure {
         due < self.deadline() && due <= now + soon
     }
 
-    /// A renewal that was sent at `sent` got through, unless the lease was given up before.
-    pub(crate) fn extended(&self, sent: Moment) {
+    /// A renewal that was sent at `sent` got through. False when the lease was over before its answer came: its holder may
+    /// have been told so, and what is over does not come back.
+    pub(crate) fn extended(&self, sent: Moment, now: Moment) -> bool {
+        if self.deadline() <= now {
+            return false;
+        }
         let ttl = self.held.ttl;
         let deadline = (sent + (ttl.length() - ttl.margin())).min(self.ends_at_most);
         self.deadline.fetch_max(deadline.as_nanos(), Ordering::AcqRel);
         self.doubtful.store(false, Ordering::Release);
+        true
     }
 
     pub(crate) fn doubt(&self) {
@@ -169,14 +174,15 @@ mod tests {
         };
         let tenure = new(Renewal::Until(Duration::from_secs(60)));
         assert_eq!(tenure.renews_at(at(100)), at(110));
-        tenure.extended(at(110));
+        assert!(tenure.extended(at(110), at(111)));
         assert_eq!(tenure.renews_at(at(110)), at(120));
-        tenure.extended(at(150));
+        assert!(tenure.extended(at(130), at(131)));
         assert_eq!(
             (tenure.deadline(), tenure.renews_at(at(150))),
             (at(160), at(160)),
             "never beyond the cap"
         );
+        assert!(!tenure.extended(at(159), at(160)), "over is over");
         let once = new(Renewal::Off);
         assert_eq!(once.renews_at(at(100)), once.deadline());
     }

@@ -74,6 +74,8 @@ pub struct Link {
     /// When a server last answered, or the connection was made.
     answered_at: Mutex<Instant>,
     connecting: tokio::sync::Mutex<u64>,
+    /// When a connection took the place of another one.
+    replaced_at: Mutex<Option<Instant>>,
     ears: Ears,
     channels: Channels,
     /// Nobody subscribes while channels are left: of the two, whichever comes last counts.
@@ -118,6 +120,7 @@ impl Link {
             connection: Mutex::default(),
             answered_at: Mutex::new(Instant::now()),
             connecting: tokio::sync::Mutex::new(0),
+            replaced_at: Mutex::default(),
             ears,
             channels: Arc::default(),
             subscribing: tokio::sync::RwLock::default(),
@@ -140,7 +143,19 @@ impl Link {
     pub fn gave_up(&self) {
         if self.is_cluster() && self.answered_at().elapsed() >= SILENCE_MAX {
             *self.current() = None;
+            // The other client, which only listens, has lost them too. Somebody may be making one right now.
+            if let Ok(mut listening) = self.listening.try_lock()
+                && listening.take().is_some()
+            {
+                self.channels().clear();
+            }
         }
+    }
+
+    /// Whether what was sent in the last `time` may have gone through another connection than what is sent now.
+    pub(crate) fn was_replaced_within(&self, time: Duration) -> bool {
+        let replaced_at = *self.replaced_at.lock().unwrap_or_else(PoisonError::into_inner);
+        replaced_at.is_some_and(|at| at.elapsed() < time) || self.current().is_none()
     }
 
     /// Sends one command.
@@ -240,10 +255,16 @@ impl Link {
         }
         let client = cluster(nodes, transport).push_sender(pushes(self.ears.clone(), self.channels.clone()));
         let connecting = async { client.build()?.get_async_connection().await };
-        match tokio::time::timeout(CONNECT_TIME_MAX * 2, connecting).await {
-            Ok(connection) => Ok(listening.insert(Connection::Cluster(connection.map_err(failure)?)).clone()),
-            Err(elapsed) => Err(StoreError::Unknown(elapsed.into())),
+        let mut connection = match tokio::time::timeout(CONNECT_TIME_MAX * 2, connecting).await {
+            Ok(connection) => Connection::Cluster(connection.map_err(failure)?),
+            Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
+        };
+        // Whoever waited before it was made relies on being told.
+        for slot in self.ears.bells().channels() {
+            connection.subscribe(slot).await.map_err(failure)?;
+            self.channels().insert(slot);
         }
+        Ok(listening.insert(connection).clone())
     }
 
     async fn leave_quiet_channels(&self, mut connection: Connection) {
@@ -277,15 +298,25 @@ impl Link {
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         };
         self.heard();
-        *self.current() = Some((*generation, connection.clone()));
         // A cluster's channels have a connection of their own.
         let resumed: Vec<u16> = match self.is_cluster() {
             true => Vec::new(),
             false => self.channels().iter().copied().collect(),
         };
+        // Before anybody can use it: whoever waits relies on being told, and this caller may be gone in the middle of it.
         for slot in resumed {
-            connection.clone().subscribe(slot).await.map_err(failure)?;
+            match connection.clone().subscribe(slot).await {
+                // The rights were taken away meanwhile; looking has to do.
+                Err(error) if matches!(error.kind(), ErrorKind::Server(_)) => {
+                    self.channels().remove(&slot);
+                }
+                subscribed => subscribed.map_err(failure)?,
+            }
         }
+        if *generation > 1 {
+            *self.replaced_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        *self.current() = Some((*generation, connection.clone()));
         Ok((*generation, connection))
     }
 

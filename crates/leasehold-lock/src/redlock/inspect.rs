@@ -67,12 +67,29 @@ impl Inner {
             0 => None,
             scan => Some(inspect::Cursor { node: at.to_string(), scan }),
         };
-        // A server that does not answer is passed over: most of the others have what it had.
-        let found = node.link.send::<(u64, Vec<Vec<u8>>)>(&command).await.unwrap_or_default();
+        let found: Result<(u64, Vec<Vec<u8>>), _> = node.link.send(&command).await;
+        if found.is_err() {
+            self.require_quorum().await?;
+        }
+        // A server that does not answer is passed over: if most of them do, one of these has what it had.
+        let found = found.unwrap_or_default();
         let mut leases = Vec::new();
         for name in found.1.iter().filter_map(|key| self.keys.name(std::str::from_utf8(key).ok()?)) {
             leases.extend(self.view(&name).await?);
         }
         Ok(Page { leases, cursor: next(found.0).map(|cursor| cursor.write()) })
+    }
+    /// Whether most servers answer at all.
+    async fn require_quorum(&self) -> Result<(), StoreError> {
+        let command = redis::cmd("PING");
+        let pings = self.nodes.iter().map(|node| {
+            let ping = node.link.send::<String>(&command);
+            tokio::time::timeout(ANSWER_TIME_MAX, ping)
+        });
+        let answers = join_all(pings).await;
+        match answers.iter().filter(|answer| matches!(answer, Ok(Ok(_)))).count() >= self.quorum() {
+            true => Ok(()),
+            false => Err(StoreError::Unknown("too few servers answered".into())),
+        }
     }
 }

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 mod admission;
 mod debts;
@@ -437,7 +437,10 @@ impl Backend for Redlock {
     async fn release(&self, held: &Held) -> Result<Released, StoreError> {
         let inner = &self.inner;
         let time_max = node_time_max(held.ttl);
-        inner.debts.owe(inner.nodes.len(), held, inner.clock.now());
+        let time = held.ttl.length();
+        let are_late: Vec<bool> =
+            inner.nodes.iter().map(|node| node.link.was_replaced_within(time)).collect();
+        inner.debts.owe(&are_late, held, inner.clock.now());
         inner.collect_debts();
         let on_node = |node: usize| {
             let (inner, held) = (inner.clone(), held.clone());
@@ -484,10 +487,20 @@ impl Backend for Redlock {
         let lock = self.inner.keys.lock(name);
         let slot = keys::slot(&lock);
         let watch = self.inner.bells.watch_on(Some(slot), &lock);
-        let listening = join_all(self.inner.nodes.iter().map(|node| node.link.listen(slot))).await;
-        if listening.iter().filter(|listening| listening.is_ok()).count() < self.inner.quorum() {
-            return Err(StoreError::Unknown("too few servers tell of releases".into()));
+        // Tasks of their own: a server that stands still is waited for by nobody, and heard when it goes on.
+        let mut listening = JoinSet::new();
+        for node in &self.inner.nodes {
+            let link = Arc::clone(&node.link);
+            listening.spawn(async move { link.listen(slot).await });
         }
-        Ok(watch)
+        let mut heard = 0;
+        while let Some(answer) = listening.join_next().await {
+            heard += usize::from(matches!(answer, Ok(Ok(()))));
+            if heard >= self.inner.quorum() {
+                listening.detach_all();
+                return Ok(watch);
+            }
+        }
+        Err(StoreError::Unknown("too few servers tell of releases".into()))
     }
 }

@@ -4,7 +4,7 @@
 //! another process has changed the file, for those who wait.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
@@ -48,7 +48,7 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn run(mut self) {
-        let mut version = self.data_version();
+        let (mut version, mut looked_at) = (self.data_version(), Instant::now());
         loop {
             let patience = if self.bells.is_quiet() { LOOK_FOR_WAITERS_EVERY } else { LOOK_EVERY };
             match self.asked.recv_timeout(patience) {
@@ -57,15 +57,23 @@ impl Worker {
                     batch.extend(self.asked.try_iter().take(BATCH_MAX - 1));
                     self.answer(batch);
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    if !self.bells.is_quiet() && self.data_version() != version {
-                        version = self.data_version();
-                        self.bells.ring_all();
-                    }
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            // Also when there is always something to do.
+            if !self.bells.is_quiet() && looked_at.elapsed() >= LOOK_EVERY {
+                (looked_at, version) = (Instant::now(), self.ring_after(version));
+            }
         }
+    }
+
+    /// Wakes whoever waits if another process has committed something since; returns the version now.
+    fn ring_after(&self, version: i64) -> i64 {
+        let now = self.data_version();
+        if now != version {
+            self.bells.ring_all();
+        }
+        now
     }
 
     /// Changes whenever another process commits.

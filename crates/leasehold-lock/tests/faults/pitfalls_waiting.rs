@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use leasehold_lock::backend::Released;
-use leasehold_lock::{Acquired, Fence, Locker, Redis};
+use leasehold_lock::backend::{Backend, Order, Released, Request};
+use leasehold_lock::{Acquired, Fence, LockName, Locker, Names, Owner, Redis, Ttl};
 use leasehold_testkit::Random;
-use leasehold_testkit::servers::{Persistence, Postgres, RedisServer};
+use leasehold_testkit::servers::{Direction, FaultProxy, Persistence, Postgres, RedisServer};
 
 use crate::support::{LONG, PATIENCE, fenced, granted, in_line, in_time, owner_on, until};
 
@@ -186,4 +186,37 @@ fn locker(server: &RedisServer) -> Locker {
 
 fn subscribers(server: &RedisServer) -> usize {
     server.command::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len()
+}
+
+/// A connection is made again by whoever asks next, who may be gone before it is done. Those who wait are told of releases all
+/// the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_18_waiters_are_told_also_when_whoever_connected_again_went_away() {
+    const NAMES: usize = 5;
+    let server = RedisServer::options().persistence(Persistence::None).start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let store = Redis::open(&format!("redis://{}", proxy.address())).unwrap();
+    // Nobody but the one who goes away asks for anything.
+    let (owner, ttl, mut ears) = (Owner::random(None), Ttl::new(LONG).unwrap(), Vec::new());
+    for name in (0..NAMES).map(|number| LockName::parse(&format!("job-{number}")).unwrap()) {
+        let names = Names::from(name.clone());
+        let request = Request { names: &names, owner: &owner, ttl, order: Order::Any };
+        ears.push(store.watch(&request, &name).await.unwrap());
+    }
+    let name = LockName::parse("job-0").unwrap();
+    until("all listen", async || subscribers(&server) == NAMES).await;
+    proxy.delay(Direction::Answers, Duration::from_millis(20));
+    for step in 0..25 {
+        proxy.cut().await;
+        until("the cut is noticed", async || store.inspect(&name).await.is_err()).await;
+        // Anywhere on the way: the connection, the greeting, one of the channels.
+        let patience = Duration::from_millis(5 * step);
+        let _ = tokio::time::timeout(patience, store.inspect(&name)).await;
+        until("it is connected", async || store.inspect(&name).await.is_ok()).await;
+        assert_eq!(
+            subscribers(&server),
+            NAMES,
+            "somebody left after {patience:?}, and some are not told any more"
+        );
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_lock::backend::Released;
-use leasehold_lock::{Acquired, Fence, LeaseState, LockError, Locker, LostReason};
+use leasehold_lock::backend::{ListQuery, Released};
+use leasehold_lock::{Acquired, Fence, LeaseState, LockError, Locker, LostReason, StoreError};
 use leasehold_testkit::servers::independent;
 
 use crate::support::{LONG, granted, in_time, owner_on, redlock, take, until};
@@ -95,4 +95,33 @@ async fn pitfall_08_renewal_without_a_majority_is_doubt_and_not_loss() {
     assert_eq!(in_time("lost at the deadline", guard.lost()).await, LostReason::NotRenewed);
     servers[0].resume();
     servers[1].resume();
+}
+
+/// Without most of the servers nobody knows what there is, which is not the same as nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_without_a_majority_is_an_error_and_with_one_is_whole() {
+    let mut servers = independent(3);
+    let locker = Locker::new(redlock(&servers));
+    let _held = granted(locker.acquire("held").ttl(LONG).await);
+    let list = async || {
+        let (mut found, mut query) = (false, ListQuery { prefix: String::new(), cursor: None, limit: 100 });
+        loop {
+            let page = locker.list(&query).await?;
+            found |= page.leases.iter().any(|lease| lease.name.as_str() == "held");
+            match page.cursor {
+                Some(cursor) => query.cursor = Some(cursor),
+                None => return Ok::<bool, StoreError>(found),
+            }
+        }
+    };
+    assert!(list().await.unwrap());
+    servers[0].kill9();
+    assert!(list().await.unwrap(), "the others have it");
+    servers[1].kill9();
+    assert!(matches!(list().await, Err(StoreError::Unknown(_))));
+    servers[2].kill9();
+    assert!(
+        matches!(list().await, Err(StoreError::Unknown(_))),
+        "nobody is left to say that there is nothing"
+    );
 }

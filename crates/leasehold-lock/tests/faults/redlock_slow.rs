@@ -187,3 +187,34 @@ async fn pitfall_05_failed_acquisition_is_undone_on_servers_that_answered_too_la
         until_within(PATIENCE, "nothing is left", async || owner_on(server, "job").is_none()).await;
     }
 }
+
+/// Nor does waiting: whoever waits a moment for names that nobody listened to before waits no longer than that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_09_server_that_stands_still_holds_up_nobody_who_waits() {
+    const MOMENT: Duration = Duration::from_millis(200);
+    const NAMES: usize = 8;
+    let mut servers = independent(5);
+    let (holder, waiter) = (Locker::new(redlock(&servers)), Locker::new(redlock(&servers)));
+    take(&waiter, "job").await;
+    let mut held = Vec::new();
+    for number in 0..NAMES {
+        held.push(granted(holder.acquire(format!("held-{number}")).ttl(LONG).await));
+    }
+    servers[1].pause();
+    let mut took = Vec::new();
+    for number in 0..NAMES {
+        let began = Instant::now();
+        let answer = waiter.acquire(format!("held-{number}")).wait(MOMENT).await;
+        assert!(matches!(answer, Ok(Acquired::Busy(_))), "{answer:?}");
+        took.push(began.elapsed());
+    }
+    took.sort_unstable();
+    assert!(took[NAMES / 2] < MOMENT * 3, "they waited {took:?} for {MOMENT:?}");
+
+    // And it hears of a release as soon as most servers have told it.
+    let waiting = tokio::spawn(waiter.acquire("held-0").ttl(LONG).wait(PATIENCE).into_future());
+    tokio::time::sleep(MOMENT).await;
+    // If the one that stands still is in the majority that has it, nobody can tell for sure that it was released.
+    let _ = held.remove(0).release().await;
+    drop(granted(in_time("its turn", waiting).await.unwrap()));
+}

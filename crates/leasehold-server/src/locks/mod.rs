@@ -272,6 +272,8 @@ impl Locks {
         if let Some(tenure) = self.tenures.end(name, owner) {
             let in_time = now < tenure.ends_at;
             self.locker.meters().lost(if in_time { LostReason::Gone } else { LostReason::NotRenewed });
+            // It was needed for so long at least: leases of this class should be longer.
+            self.locker.note_held(name, now.since(tenure.since));
             self.over(&tenure, now);
         }
         ApiError::new(Code::LockLost)
