@@ -11,7 +11,7 @@ use leasehold_core::{
 
 use crate::{
     Availability, EventSummary, HoldSecret, LogPage, LogQuery, Meters, Page, RefundsDue, Replica, SecretKey,
-    Since, Subscription, Venue,
+    Since, Subscription, Venue, Version,
 };
 
 /// A durable, concurrent home of the rules.
@@ -32,6 +32,10 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
 
     /// How an event stands.
     async fn event(&self, venue: &Venue) -> Result<EventSummary, EngineError>;
+
+    /// Whether the event has had a version of the present epoch. An engine that reads what others write waits a moment for it:
+    /// whoever names it may have seen it at another server.
+    async fn has_had(&self, venue: &Venue, version: Version) -> Result<bool, EngineError>;
 
     /// Events in the order of creation, after the one with this id.
     async fn events(

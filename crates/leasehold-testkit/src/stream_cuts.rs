@@ -14,6 +14,7 @@ use crate::raw::{RawConnection, request_bytes};
 const EVENT: &str = "streamed";
 const SEATS: usize = 8;
 const CUTS: usize = 40;
+const OK: &str = "HTTP/1.1 200";
 const SOON: Duration = Duration::from_secs(10);
 
 /// A message of the stream.
@@ -81,8 +82,12 @@ pub async fn cut_streams(addresses: &[&str], history: &History) {
         let length = random.within(1..6_000) as usize;
         let mut connection = listen(addresses[cut % addresses.len()], EVENT, &listener.last);
         let received = connection.read_until(|bytes| bytes.len() >= length, SOON);
-        listener.take(&received[..length.min(received.len())]);
+        let head = String::from_utf8_lossy(&received[..received.len().min(OK.len())]);
+        assert!(OK.starts_with(&*head), "refused: {}", String::from_utf8_lossy(&received));
+        assert!(received.len() >= length, "not told of changes any more after {}", listener.last);
+        listener.take(&received[..length]);
     }
+    assert!(listener.changes > CUTS, "{} changes under load", listener.changes);
     stop.store(true, Ordering::Relaxed);
     for seller in sellers {
         seller.await.expect("every hold is granted and released");
@@ -96,7 +101,6 @@ pub async fn cut_streams(addresses: &[&str], history: &History) {
     assert_eq!(listener.take(&received) as u64, missing + 1, "a greeting, and what was still missing");
     assert_eq!(listener.last, now.version);
     assert_eq!(Some(String::from_iter(listener.seats)), now.seats, "the changes add up to what there is");
-    assert!(listener.changes > CUTS, "{} changes under load", listener.changes);
 }
 
 /// What a listener has heard so far.

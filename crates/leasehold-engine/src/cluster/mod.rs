@@ -43,7 +43,7 @@ mod import;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use leasehold_core::{
@@ -73,7 +73,7 @@ use self::sweeper::Sweeper;
 use self::worker::Worker;
 use crate::{
     Availability, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage, LogQuery,
-    Meters, Page, RefundsDue, Replica, Request, SecretKey, Since, Subscription, Venue,
+    Meters, Page, RefundsDue, Replica, Request, SecretKey, Since, Subscription, Venue, Version,
 };
 
 /// Connections on which a server writes, unless told otherwise.
@@ -83,6 +83,10 @@ const WRITERS: usize = 3;
 
 /// How long whoever was refused waits until the gate knows that.
 const SETTLE_TIME_MAX: Duration = Duration::from_millis(250);
+
+/// How long after a commit every server has read it, unless it cannot reach the ledger, which it then knows.
+const READ_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// How to open a ledger.
 #[derive(Clone)]
@@ -417,6 +421,18 @@ impl Engine for ClusterEngine {
 
     async fn event(&self, venue: &Venue) -> Result<EventSummary, EngineError> {
         Ok(self.hall_of(venue).await?.feed.summary())
+    }
+
+    async fn has_had(&self, venue: &Venue, version: Version) -> Result<bool, EngineError> {
+        let (hall, begun) = (self.hall_of(venue).await?, Instant::now());
+        while hall.feed.summary().version.number < version.number {
+            match self.behind() {
+                _ if begun.elapsed() < READ_WITHIN => tokio::time::sleep(LOOK_AGAIN_AFTER).await,
+                None => return Ok(false),
+                Some(_) => return Err(EngineError::Unavailable),
+            }
+        }
+        Ok(true)
     }
 
     async fn events(

@@ -57,6 +57,7 @@ use self::writer::Writer;
 use crate::{
     Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage,
     LogQuery, Meters, Outcome, Page, RefundsDue, Replica, Request, SecretKey, Since, Subscription, Venue,
+    Version,
 };
 
 /// Holds that one read looks at, while commands wait.
@@ -345,6 +346,10 @@ impl Engine for EmbeddedEngine {
 
     async fn event(&self, venue: &Venue) -> Result<EventSummary, EngineError> {
         Ok(self.hall_of(venue)?.feed.summary())
+    }
+
+    async fn has_had(&self, venue: &Venue, version: Version) -> Result<bool, EngineError> {
+        Ok(version.number <= self.hall_of(venue)?.feed.summary().version.number)
     }
 
     async fn events(

@@ -73,7 +73,7 @@ pub(crate) async fn read(
 pub(crate) async fn version_seen(app: &App, venue: &Venue, text: &str) -> Result<Version, ApiError> {
     let version = Version::parse(text).ok_or_else(|| ApiError::invalid("a version is `epoch-number`"))?;
     let current = app.engine.event(venue).await?.version;
-    if version.epoch == current.epoch && version.number > current.number {
+    if version.epoch == current.epoch && !app.engine.has_had(venue, version).await? {
         return Err(ApiError::invalid("that version has not been yet"));
     }
     Ok(version)
