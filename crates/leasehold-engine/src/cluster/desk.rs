@@ -9,7 +9,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_core::{Command, HoldId, Refusal};
 use tokio::sync::oneshot;
@@ -42,6 +42,8 @@ const BEGIN_LARGE: &str =
 pub(crate) struct Job {
     pub(crate) request: Box<Request>,
     pub(crate) reply: oneshot::Sender<Result<Done, EngineError>>,
+    /// When it began to wait for its turn.
+    pub(crate) queued_at: Instant,
     /// It was sent before, and nobody knows whether it took effect.
     pub(crate) in_doubt: bool,
 }
@@ -271,9 +273,16 @@ async fn finish(
 async fn failed(stopped: Stopped, jobs: Vec<Job>, connection: &Connection) -> Carried {
     let Stopped { failure, error } = stopped;
     tracing::warn!(%error, ?failure, commands = jobs.len(), "a transaction of the ledger failed");
-    // The next one begins with a clean connection, or finds out that there is none.
-    let _ = within(CALL_TIME_MAX, connection.client.batch_execute("ROLLBACK")).await;
+    clean_up(connection, failure).await;
     Carried::Failed(failure, jobs)
+}
+
+/// The next transaction begins with a clean connection. One that is of no more use is let go of, which ends its transaction
+/// too: a server that does not answer is not asked once more for as long as it may take.
+pub(super) async fn clean_up(connection: &Connection, failure: Failure) {
+    if !matches!(failure, Failure::Unavailable | Failure::InDoubt) {
+        let _ = within(CALL_TIME_MAX, connection.client.batch_execute("ROLLBACK")).await;
+    }
 }
 
 /// The answer to one command, given before or found now.

@@ -267,7 +267,8 @@ impl ClusterEngine {
 
     fn submit(&self, request: Request) -> Result<oneshot::Receiver<Result<Done, EngineError>>, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        self.push(Job { request: Box::new(request), reply: sender, in_doubt: false })?;
+        let queued_at = Instant::now();
+        self.push(Job { request: Box::new(request), reply: sender, queued_at, in_doubt: false })?;
         Ok(receiver)
     }
 

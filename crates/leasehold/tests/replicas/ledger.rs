@@ -8,6 +8,9 @@ use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisCluster};
 use crate::replicas::{Replicas, gated};
 use crate::round::Round;
 
+/// Longer than a call may take (8 s), its outcome be looked for afterwards (6 s), and a connection take (3 s), all together,
+/// with some time for a busy machine.
+const STILL: Duration = Duration::from_secs(28);
 /// How late the ledger's answers are.
 const LATE: Duration = Duration::from_millis(200);
 /// How many requests must be done all the same, and how soon. Connections were cut just before.
@@ -33,6 +36,28 @@ async fn the_ledger_is_restarted_and_killed() {
         assert!(round.turned_away_since(before) > 0, "nobody noticed that the ledger was away");
         round.judge(over, &replicas, &ledger).await;
     }
+}
+
+/// It takes connections and says nothing. Whoever asked is told within a time that nobody knows what became of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ledger_stands_still_for_longer_than_anybody_waits() {
+    let (mut ledger, redis) = (Postgres::start(), RedisCluster::start());
+    let replicas = Replicas::start(|_| gated(&ledger.url(), &redis.url()));
+    let round = Round::begin_patient("ledger-still", &replicas).await;
+    let before = round.moment();
+    let earlier = before.saturating_sub(64);
+    ledger.pause();
+    tokio::time::sleep(STILL).await;
+    let unknown = round.unknown_since(earlier);
+    assert!(unknown > 0, "nobody was told that nobody knows");
+    assert!(round.turned_away_since(before) > unknown, "nobody was turned away");
+    ledger.resume();
+    let over = Instant::now();
+    let history = round.history.clone();
+    round.judge(over, &replicas, &ledger).await;
+    let longest = history.operations()[earlier..].iter().map(takes).max().unwrap_or_default();
+    println!("{unknown} requests were told that nobody knows; the longest waited {longest:?}");
+    assert!(longest < STILL, "somebody waited {longest:?}, until it was over");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -54,6 +54,13 @@ impl Round {
         Self::open(replicas, history, shop, workload.with_patience(LITTLE_PATIENCE)).await
     }
 
+    /// The same with buyers who wait for every answer, however long it takes.
+    pub(crate) async fn begin_patient(name: &str, replicas: &Replicas) -> Self {
+        let history = History::new();
+        let workload = Workload::new(Random::seed_of_this_run(name), BUYERS, shop(name), &history);
+        Self::open(replicas, history, shop(name), workload.with_patience(Duration::from_secs(120))).await
+    }
+
     async fn open(replicas: &Replicas, history: History, shop: Shop, workload: Workload) -> Self {
         let addresses = replicas.addresses();
         let mut event = shop.create_event();
@@ -81,6 +88,12 @@ impl Round {
     pub(crate) fn turned_away_since(&self, moment: usize) -> usize {
         self.history
             .count_since(moment, |operation| operation.answer().is_some_and(|answer| answer.status == 503))
+    }
+
+    /// How many requests that were begun since `moment` were told that nobody knows what became of them.
+    pub(crate) fn unknown_since(&self, moment: usize) -> usize {
+        let is_unknown = |answer: &Answer| answer.code().as_deref() == Some("outcome-unknown");
+        self.history.count_since(moment, |operation| operation.answer().is_some_and(is_unknown))
     }
 
     /// The fault was over at `over`: every server serves again, everything is sold exactly, and nothing shows a broken
