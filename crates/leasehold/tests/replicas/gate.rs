@@ -28,16 +28,17 @@ async fn a_redis_cluster_that_fails_in_every_way_costs_no_sale() {
 
     let earlier = keys(&cluster, "");
     let round = Round::begin("gate-failover", &replicas).await;
-    fail_over_with_lost_writes(&mut cluster, &round, &earlier);
-    let over = Instant::now();
+    let over = fail_over_with_lost_writes(&mut cluster, &round, &earlier);
     wait_until_used(&cluster, &replicas);
     round.judge(over, &replicas, &ledger).await;
 
     let earlier = keys(&cluster, "");
     let round = Round::begin("gate-flushed", &replicas).await;
+    let rebuilt = replicas.total("leasehold_gate_rebuilt_total");
     flush(&cluster, &round, &earlier);
     let over = Instant::now();
     wait_until_used(&cluster, &replicas);
+    assert!(replicas.total("leasehold_gate_rebuilt_total") > rebuilt, "nothing had to be told anew");
     round.judge(over, &replicas, &ledger).await;
 
     let earlier = keys(&cluster, "");
@@ -48,14 +49,14 @@ async fn a_redis_cluster_that_fails_in_every_way_costs_no_sale() {
     round.judge(over, &replicas, &ledger).await;
 
     let round = Round::begin("gate-gone", &replicas).await;
-    stop_and_restart(&mut cluster, &round).await;
-    let over = Instant::now();
+    let over = stop_and_restart(&mut cluster, &round).await;
     wait_until_used(&cluster, &replicas);
     round.judge(over, &replicas, &ledger).await;
 }
 
-/// The master of what the buyers want is lost with all that was written to it in the last moment.
-fn fail_over_with_lost_writes(cluster: &mut RedisCluster, round: &Round, earlier: &[String]) {
+/// The master of what the buyers want is lost with all that was written to it in the last moment. Returns when another one had
+/// taken over.
+fn fail_over_with_lost_writes(cluster: &mut RedisCluster, round: &Round, earlier: &[String]) -> Instant {
     let key = new_key(cluster, ":seats", earlier);
     let mark = beside(&key, "mark");
     let before = round.moment();
@@ -65,6 +66,7 @@ fn fail_over_with_lost_writes(cluster: &mut RedisCluster, round: &Round, earlier
     std::thread::sleep(Duration::from_millis(500));
     assert!(self::calls(cluster, lost) > calls, "the gate wrote nothing that could be lost");
     let promoted = cluster.fail_over(cut);
+    let over = Instant::now();
     let meanwhile = round.done_since(before);
     let found: Option<String> = cluster.server(promoted).command(&["GET", &mark]);
     assert_eq!(found, None, "the write was not lost");
@@ -72,6 +74,7 @@ fn fail_over_with_lost_writes(cluster: &mut RedisCluster, round: &Round, earlier
     cluster.restart(lost);
     println!("gate-failover: {meanwhile} requests done meanwhile");
     assert!(meanwhile > 50, "the servers went on: {meanwhile} requests done");
+    over
 }
 
 /// Redis forgets everything at once.
@@ -94,7 +97,7 @@ fn flush(cluster: &RedisCluster, round: &Round, earlier: &[String]) {
 /// The slots of what the buyers want go to another master key by key, and on to another.
 fn move_slots(cluster: &RedisCluster, round: &Round, earlier: &[String]) {
     let slots = [":seats", ":pools"].map(|ending| cluster.slot_of(&new_key(cluster, ending, earlier)));
-    let mut moved = 0;
+    let (mut moved, before) = (0, redirections(cluster));
     for slot in slots.into_iter().chain(slots) {
         let from = cluster.master_of_slot(slot);
         let to = cluster.masters().into_iter().find(|node| *node != from).expect("three masters");
@@ -106,12 +109,23 @@ fn move_slots(cluster: &RedisCluster, round: &Round, earlier: &[String]) {
         moved += cluster.finish_slot_move(moving);
         assert_eq!(cluster.master_of_slot(slot), to);
     }
-    println!("gate-moved: {moved} keys");
-    assert!(moved >= 4, "{moved} keys were moved");
+    let redirected = redirections(cluster) - before;
+    println!("gate-moved: {moved} keys, {redirected} redirections");
+    assert!(moved >= 4 && redirected > 0, "{moved} keys were moved, and {redirected} asks sent on");
 }
 
-/// Redis is gone for a while, and comes back with what it knew then.
-async fn stop_and_restart(cluster: &mut RedisCluster, round: &Round) {
+/// How often anybody was sent to another node.
+fn redirections(cluster: &RedisCluster) -> u64 {
+    let count = |node: ClusterNode, kind: &str| -> Option<u64> {
+        let said = cluster.server(node).info("errorstats", &format!("errorstat_{kind}"));
+        said.strip_prefix("count=")?.parse().ok()
+    };
+    let kinds = ["MOVED", "ASK"];
+    cluster.nodes().flat_map(|node| kinds.map(|kind| count(node, kind))).flatten().sum()
+}
+
+/// Redis is gone for a while, and comes back with what it knew then. Returns when all nodes were back.
+async fn stop_and_restart(cluster: &mut RedisCluster, round: &Round) -> Instant {
     let before = round.moment();
     for node in cluster.nodes() {
         cluster.server_mut(node).stop();
@@ -125,9 +139,11 @@ async fn stop_and_restart(cluster: &mut RedisCluster, round: &Round) {
     for node in cluster.nodes() {
         cluster.server_mut(node).restart();
     }
+    let over = Instant::now();
     cluster.wait_until_settled();
     println!("gate-gone: {at_first} requests done since the stop began, {meanwhile} while Redis was gone");
     assert!(meanwhile > 50, "the servers went on without it: {meanwhile} requests done");
+    over
 }
 
 /// The keys of the gate that end so.

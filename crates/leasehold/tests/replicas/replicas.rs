@@ -62,16 +62,25 @@ impl Replicas {
         }
     }
 
-    /// True when every server has given up asking some part of the gate.
+    /// True when every server has given up asking some part of the gate, and says so.
     pub(crate) fn are_alone(&self) -> bool {
-        !self.servers.iter().any(is_gated)
+        self.servers.iter().all(|server| metric(server, "leasehold_gate_up") == Some(0))
+    }
+
+    /// What all servers together have counted under this name.
+    pub(crate) fn total(&self, name: &str) -> u64 {
+        self.servers.iter().filter_map(|server| metric(server, name)).sum()
     }
 }
 
 fn is_gated(server: &ServerProcess) -> bool {
+    metric(server, "leasehold_gate_up") == Some(1)
+}
+
+/// A number that a server counts.
+fn metric(server: &ServerProcess, name: &str) -> Option<u64> {
     let request = request_bytes("GET", "/metrics", &[("connection", "close")], b"");
-    let answer = try_exchange(server.address(), &request, Duration::from_secs(5));
-    answer.is_some_and(|answer| {
-        String::from_utf8_lossy(&answer.body).lines().any(|line| line == "leasehold_gate_up 1")
-    })
+    let answer = try_exchange(server.address(), &request, Duration::from_secs(5))?;
+    let text = String::from_utf8_lossy(&answer.body);
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }

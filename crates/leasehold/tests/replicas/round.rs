@@ -23,7 +23,7 @@ const SERVICE_BACK_MAX: Duration = Duration::from_secs(15);
 const SOLD_OUT_MAX: Duration = Duration::from_secs(40);
 /// The longest hold of hurried buyers, and how long they wait for an answer.
 pub(crate) const SHORT_HOLD: Duration = Duration::from_secs(3);
-const LITTLE_PATIENCE: Duration = Duration::from_millis(1_500);
+pub(crate) const LITTLE_PATIENCE: Duration = Duration::from_millis(1_500);
 /// A pool that only the judgement asks for, to see whether a server grants what the buyers want: they may have all the rest.
 const PROBED: &str = "probed";
 const ACKNOWLEDGED_MIN: usize = 100;
@@ -88,6 +88,13 @@ impl Round {
     pub(crate) fn turned_away_since(&self, moment: usize) -> usize {
         self.history
             .count_since(moment, |operation| operation.answer().is_some_and(|answer| answer.status == 503))
+    }
+
+    /// How many requests that were begun since `moment` were given up on without an answer.
+    pub(crate) fn unanswered_since(&self, moment: usize) -> usize {
+        let open =
+            self.history.count_since(moment, |operation| matches!(operation.outcome, Outcome::NoAnswer));
+        open.saturating_sub(self.history.in_flight())
     }
 
     /// How many requests that were begun since `moment` were told that nobody knows what became of them.
