@@ -148,7 +148,8 @@ impl Postgres {
     /// Statements since then that ask about holds: neither those that follow the log nor those that sweep.
     pub(crate) async fn statements_of_callers(&self) -> anyhow::Result<i64> {
         let sql = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE toplevel
-                   AND (query LIKE '%hold_v2%' OR query LIKE '%load_v1%' OR query LIKE '%live_until%seat_no = ANY%')";
+                   AND (query LIKE '%hold_v2%' OR query LIKE '%load_v1%' OR query LIKE '%live_until%seat_no = ANY%'
+                        OR query LIKE '%FROM leasehold.answers%')";
         Ok(self.client().await?.query_one(sql, &[]).await?.get(0))
     }
 

@@ -528,7 +528,7 @@ async fn without_redis_the_ledger_decides_alone() {
     house.close().await;
 }
 
-/// Callers of three servers want more than there is; some of those who get it give it back.
+/// Callers of two servers want more than there is; some of those who get it give it back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_unit_is_found_and_none_is_sold_twice() {
     let house = House::open().await;

@@ -99,8 +99,13 @@ async fn the_engine_answers_as_the_rules_do_also_after_restarts() {
 async fn the_engine_behind_a_gate_answers_as_the_rules_do_also_after_restarts() {
     let clock = ClockShift::new();
     let cluster = RedisCluster::options().clock(&clock).start();
-    let gate = cluster.url();
-    drive(&clock, Some(gate), 8).await;
+    drive(&clock, Some(cluster.url()), 8).await;
+    let calls = cluster.masters().into_iter().map(|node| {
+        let said = cluster.server(node).info("commandstats", "cmdstat_evalsha");
+        said.strip_prefix("calls=").and_then(|said| said.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
+    });
+    let calls: u64 = calls.sum();
+    assert!(calls > 500, "the gate was asked {calls} times");
 }
 
 async fn drive(clock: &ClockShift, gate: Option<String>, seeds: u64) {

@@ -74,7 +74,7 @@ pub struct LeaseView {
     pub remaining: Option<Duration>,
     /// The fence, where there is one.
     pub fence: Option<Fence>,
-    /// How many wait in the store's queue, where it keeps one.
+    /// How many wait: in the store's queue, where it keeps one, or in this process, if these are more.
     pub waiters: Option<u32>,
 }
 

@@ -191,21 +191,27 @@ async fn a_waiter_is_woken_by_the_release() {
 
 async fn waiter_is_woken(stage: &Stage) {
     let mut client = Client::new(stage.address());
-    let first = granted(&mut client, "gate", 600_000).await;
-    let mut other = Client::new(stage.address());
-    let waiting = tokio::spawn(async move {
-        let grant = other.acquire_lock("gate", &wanted(60_000, 30_000), None).await.unwrap();
-        (grant, std::time::Instant::now())
-    });
-    until(&mut client, "gate", |view| view.waiters == 1).await;
-    let released = std::time::Instant::now();
-    client.release_lock("gate", &first.owner).await.unwrap();
-    let (second, woken) = waiting.await.unwrap();
-    let took = woken.duration_since(released);
-    println!("woken {took:?} after the release");
-    assert!(took < Duration::from_secs(2), "{took:?}");
-    assert!(second.fence > first.fence || second.guarantee == "lease", "{second:?}");
-    assert!(second.expires_in_ms > 50_000, "the lease begins with the grant: {second:?}");
+    let mut took = Vec::new();
+    for name in (0..7).map(|number| format!("gate-{number}")) {
+        let first = granted(&mut client, &name, 600_000).await;
+        let waiting = tokio::spawn({
+            let (mut other, name) = (Client::new(stage.address()), name.clone());
+            async move {
+                let grant = other.acquire_lock(&name, &wanted(60_000, 30_000), None).await.unwrap();
+                (grant, std::time::Instant::now())
+            }
+        });
+        until(&mut client, &name, |view| view.waiters == 1).await;
+        let released = std::time::Instant::now();
+        client.release_lock(&name, &first.owner).await.unwrap();
+        let (second, woken) = waiting.await.unwrap();
+        took.push(woken.duration_since(released));
+        assert!(second.fence > first.fence || second.guarantee == "lease", "{second:?}");
+        assert!(second.expires_in_ms > 50_000, "the lease begins with the grant: {second:?}");
+    }
+    took.sort_unstable();
+    // Whoever is not woken looks for itself after half a second or more.
+    assert!(took[took.len() / 2] < Duration::from_millis(400), "woken {took:?} after the release");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::redis::inspect;
 use crate::redis::keys::{self, Keys, OWN_PREFIX};
 use crate::redis::link::{Ears, Link, Servers};
 
-/// `SET` with `NX` and `GET` together, and channels of shards, are of 7.0.
+/// Channels of shards are of 7.0.
 const VERSION_MIN: (u32, u32) = (7, 0);
 /// A clock that is further off is worth a word.
 const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(1);

@@ -270,7 +270,7 @@ fn connections(facts: &LedgerFacts, notes: &mut Notes<'_>) {
     let room = all.saturating_sub(used) / LEDGER_CONNECTIONS_MAX;
     let text = format!(
         "{used} of {all} connections are in use; a server takes up to {LEDGER_CONNECTIONS_MAX}, and the one that sweeps \
-         two more, so there is room for {room} more"
+         two more, so there is room for {room} more; six less for each that keeps locks here"
     );
     match room {
         // A rolling upgrade has one more for a moment.

@@ -19,7 +19,7 @@ pub struct GateMeters {
     pub spread: Counter,
     /// Sections that were written anew because Redis did not know them.
     pub rebuilt: Counter,
-    /// 1 while Redis is asked, 0 while everything goes straight to the ledger.
+    /// 1 while all of Redis is asked, 0 while what is in some part of it goes straight to the ledger.
     pub up: Gauge<i64, AtomicI64>,
 }
 
@@ -31,6 +31,10 @@ impl GateMeters {
         registry.register("failures", "Calls of the gate that failed", self.failures.clone());
         registry.register("spread", "Claims of units in a bucket of a hot pool", self.spread.clone());
         registry.register("rebuilt", "Sections that the gate was told anew", self.rebuilt.clone());
-        registry.register("up", "1 while the gate is asked, 0 while the ledger is alone", self.up.clone());
+        registry.register(
+            "up",
+            "1 while all of the gate is asked, 0 while some part of it is not",
+            self.up.clone(),
+        );
     }
 }
