@@ -93,7 +93,16 @@ pub async fn cut_streams(addresses: &[&str], history: &History) {
         seller.await.expect("every hold is granted and released");
     }
 
-    let now = desk(0).availability(EVENT).await;
+    // Whoever made the last change knows it; the others read it a moment later.
+    let now = loop {
+        let mut seen = Vec::new();
+        for number in 0..addresses.len() {
+            seen.push(desk(number).availability(EVENT).await);
+        }
+        if seen.iter().all(|other| other.version == seen[0].version) {
+            break seen.swap_remove(0);
+        }
+    };
     let missing = version_parts(&now.version).1 - version_parts(&listener.last).1;
     let is_all = |bytes: &[u8]| StreamMessage::all(bytes).len() as u64 > missing;
     let address = addresses[addresses.len() - 1];

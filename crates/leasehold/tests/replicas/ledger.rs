@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_testkit::Operation;
+use leasehold_api::{CreateEvent, CreateHold, ItemSpec, PoolSpec};
+use leasehold_client::Request;
 use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisCluster};
+use leasehold_testkit::{Desk, Granted, History, Operation, RecordingClient, check, read_back};
 
-use crate::replicas::{Replicas, gated};
+use crate::replicas::{Replicas, gated, launch};
 use crate::round::Round;
 
 /// Longer than a call may take (8 s), its outcome be looked for afterwards (6 s), and a connection take (3 s), all together,
@@ -38,7 +40,7 @@ async fn the_ledger_is_restarted_and_killed() {
     }
 }
 
-/// It takes connections and says nothing. Whoever asked is told within a time that nobody knows what became of it.
+/// It takes connections and says nothing: whoever asks is answered in time all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_stands_still_for_longer_than_anybody_waits() {
     let (mut ledger, redis) = (Postgres::start(), RedisCluster::start());
@@ -49,7 +51,6 @@ async fn the_ledger_stands_still_for_longer_than_anybody_waits() {
     ledger.pause();
     tokio::time::sleep(STILL).await;
     let unknown = round.unknown_since(earlier);
-    assert!(unknown > 0, "nobody was told that nobody knows");
     assert!(round.turned_away_since(before) > unknown, "nobody was turned away");
     ledger.resume();
     let over = Instant::now();
@@ -58,6 +59,41 @@ async fn the_ledger_stands_still_for_longer_than_anybody_waits() {
     let longest = history.operations()[earlier..].iter().map(takes).max().unwrap_or_default();
     println!("{unknown} requests were told that nobody knows; the longest waited {longest:?}");
     assert!(longest < STILL, "somebody waited {longest:?}, until it was over");
+}
+
+/// What was sent to a ledger that stands still may take effect when it goes on. Nobody guesses; asking again with the key tells.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_whose_commit_times_out_is_unknown_until_it_is_asked_again() {
+    let (mut ledger, history) = (Postgres::start(), History::new());
+    let server = launch(&ledger.url()).start();
+    let mut desk = Desk::new(server.address(), 0, &history);
+    let pools = vec![PoolSpec { id: "floor".to_owned(), capacity: 3 }];
+    desk.create_event(&CreateEvent { id: "gala".to_owned(), pools, ..CreateEvent::default() }).await;
+    let body = CreateHold { items: vec![ItemSpec::pool("floor", 2)], ..CreateHold::default() };
+    let mut client = RecordingClient::new(server.address(), 1, &history).with_timeout(STILL * 2);
+    let mut hold = async || {
+        let request = Request::post("/v1/events/gala/holds", &body).idempotency_key("once");
+        client.send(request).await.answered("a hold")
+    };
+    ledger.pause();
+    let asked = Instant::now();
+    let answer = hold().await;
+    println!("answered after {:?}: {answer:?}", asked.elapsed());
+    assert_eq!((answer.status, answer.code().as_deref()), (503, Some("outcome-unknown")));
+    assert!(answer.header("retry-after").is_some() && asked.elapsed() < STILL);
+    ledger.resume();
+    let granted = loop {
+        match Granted::of(&hold().await) {
+            Some(granted) => break granted,
+            None => assert!(asked.elapsed() < STILL * 2, "it is never told what became of it"),
+        }
+    };
+    let again = Granted::of(&hold().await).expect("the same once more");
+    assert_eq!(again.id, granted.id);
+    let view = desk.show_event("gala").await;
+    assert_eq!((view.pools[0].held, view.pools[0].free), (2, 1), "it took effect once");
+    read_back(server.address(), &history).await;
+    check(&history).assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
