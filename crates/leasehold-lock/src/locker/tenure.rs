@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(tenure.renews_at(at(100)), at(110));
         assert!(tenure.extended(at(110), at(111)));
         assert_eq!(tenure.renews_at(at(110)), at(120));
-        assert!(tenure.extended(at(130), at(131)));
+        assert!(tenure.extended(at(130), at(131)) && tenure.extended(at(150), at(151)));
         assert_eq!(
             (tenure.deadline(), tenure.renews_at(at(150))),
             (at(160), at(160)),

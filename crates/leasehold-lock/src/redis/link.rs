@@ -74,8 +74,6 @@ pub struct Link {
     /// When a server last answered, or the connection was made.
     answered_at: Mutex<Instant>,
     connecting: tokio::sync::Mutex<u64>,
-    /// When a connection took the place of another one.
-    replaced_at: Mutex<Option<Instant>>,
     ears: Ears,
     channels: Channels,
     /// Nobody subscribes while channels are left: of the two, whichever comes last counts.
@@ -120,7 +118,6 @@ impl Link {
             connection: Mutex::default(),
             answered_at: Mutex::new(Instant::now()),
             connecting: tokio::sync::Mutex::new(0),
-            replaced_at: Mutex::default(),
             ears,
             channels: Arc::default(),
             subscribing: tokio::sync::RwLock::default(),
@@ -150,12 +147,6 @@ impl Link {
                 self.channels().clear();
             }
         }
-    }
-
-    /// Whether what was sent in the last `time` may have gone through another connection than what is sent now.
-    pub(crate) fn was_replaced_within(&self, time: Duration) -> bool {
-        let replaced_at = *self.replaced_at.lock().unwrap_or_else(PoisonError::into_inner);
-        replaced_at.is_some_and(|at| at.elapsed() < time) || self.current().is_none()
     }
 
     /// Sends one command.
@@ -312,9 +303,6 @@ impl Link {
                 }
                 subscribed => subscribed.map_err(failure)?,
             }
-        }
-        if *generation > 1 {
-            *self.replaced_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         *self.current() = Some((*generation, connection.clone()));
         Ok((*generation, connection))

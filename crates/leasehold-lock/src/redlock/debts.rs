@@ -39,8 +39,7 @@ struct Debt {
     due: Moment,
     /// By then the lease has ended by itself.
     ends: Moment,
-    /// It went without an answer for a while, or over another connection than what came before: so there is one more release
-    /// after the answer.
+    /// It went without an answer for a while, so there is one more release after the answer.
     is_late: bool,
 }
 
@@ -54,10 +53,8 @@ impl Drop for Collecting {
 }
 
 impl Debts {
-    /// Notes that all servers are owed the release of a lease. `are_late` tells for each whether something that it was sent
-    /// before may still come after the release, because the connection is not the same any more.
-    pub(super) fn owe(&self, are_late: &[bool], held: &Held, now: Moment) {
-        let servers = are_late.len();
+    /// Notes that all servers are owed the release of a lease.
+    pub(super) fn owe(&self, servers: usize, held: &Held, now: Moment) {
         let debt = Debt {
             held: held.clone(),
             due: now + AGAIN_AFTER,
@@ -75,9 +72,9 @@ impl Debts {
                 "too many releases have no answer; those of the leases that end first are left"
             );
         }
-        for (node, is_late) in are_late.iter().enumerate() {
+        for node in 0..servers {
             let known = owed.get(&(node, held.owner.clone())).is_some_and(|debt| debt.is_late);
-            owed.insert((node, held.owner.clone()), Debt { is_late: known || *is_late, ..debt.clone() });
+            owed.insert((node, held.owner.clone()), Debt { is_late: known, ..debt.clone() });
         }
     }
 
@@ -166,7 +163,7 @@ mod tests {
             .map(|_| Held { names: names.clone(), owner: Owner::random(None), ttl, order: Order::Any })
             .collect();
         for (nanos, held) in (1..).zip(&leases) {
-            debts.owe(&[false; SERVERS], held, Moment::from_nanos(nanos));
+            debts.owe(SERVERS, held, Moment::from_nanos(nanos));
             let count = debts.owed().len();
             assert!(count <= DEBTS_MAX, "{count} are owed");
         }
@@ -180,24 +177,5 @@ mod tests {
             );
             assert!(kept.iter().all(|held| debts.is_owed(node, &held.owner)), "one that ends last was left");
         }
-    }
-
-    #[test]
-    fn a_release_over_another_connection_is_sent_once_more_after_its_answer() {
-        let debts = Debts::default();
-        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
-        let names = Names::try_from("job").unwrap();
-        let held = Held { names, owner: Owner::random(None), ttl, order: Order::Any };
-        let at = |millis: u64| Moment::from_nanos(millis * 1_000_000);
-        debts.owe(&[false, true], &held, at(0));
-        for node in 0..2 {
-            debts.paid(node, &held.owner, at(5));
-        }
-        assert!(!debts.is_owed(0, &held.owner) && debts.is_owed(1, &held.owner));
-        assert!(debts.due(at(500)).0.is_empty(), "too early to tell");
-        assert_eq!(debts.due(at(1_100)).0.len(), 1, "sent once more");
-        debts.paid(1, &held.owner, at(1_105));
-        debts.paid(1, &held.owner, at(2_205));
-        assert!(!debts.is_any());
     }
 }

@@ -437,10 +437,7 @@ impl Backend for Redlock {
     async fn release(&self, held: &Held) -> Result<Released, StoreError> {
         let inner = &self.inner;
         let time_max = node_time_max(held.ttl);
-        let time = held.ttl.length();
-        let are_late: Vec<bool> =
-            inner.nodes.iter().map(|node| node.link.was_replaced_within(time)).collect();
-        inner.debts.owe(&are_late, held, inner.clock.now());
+        inner.debts.owe(inner.nodes.len(), held, inner.clock.now());
         inner.collect_debts();
         let on_node = |node: usize| {
             let (inner, held) = (inner.clone(), held.clone());
