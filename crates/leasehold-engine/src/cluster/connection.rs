@@ -126,6 +126,14 @@ impl Connection {
         within(CONNECT_TIME_MAX, connecting).await
     }
 
+    /// Ends a transaction that failed. A connection that is of no more use is let go of instead, which ends it too: a server that
+    /// does not answer is not asked once more for as long as that may take.
+    pub(crate) async fn clean_up(&self, failure: Failure) {
+        if !matches!(failure, Failure::Unavailable | Failure::InDoubt) {
+            let _ = within(CALL_TIME_MAX, self.client.batch_execute("ROLLBACK")).await;
+        }
+    }
+
     /// Shows a sweeper's fence before the commit; see `0007_sweeper.sql`. Sent when it is first polled.
     pub(crate) async fn fence(&self, fence: i64) -> Result<(), CallError> {
         let sql = format!("SELECT leasehold.fence_v1({fence})");

@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::connection::{CALL_TIME_MAX, CallError, Connection, Failure, at_commit, before_commit, within};
-use super::desk::{Carried, Job, clean_up};
+use super::desk::{Carried, Job};
 use super::follower::News;
 use super::halls::Halls;
 use super::part::Images;
@@ -38,7 +38,7 @@ pub(crate) async fn create_event(connection: &Connection, shared: &Shared, jobs:
         }
         Err(failure) => {
             tracing::warn!(?failure, "an event could not be created");
-            clean_up(connection, failure).await;
+            connection.clean_up(failure).await;
             Carried::Failed(failure, jobs)
         }
     }

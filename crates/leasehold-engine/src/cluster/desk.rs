@@ -273,16 +273,8 @@ async fn finish(
 async fn failed(stopped: Stopped, jobs: Vec<Job>, connection: &Connection) -> Carried {
     let Stopped { failure, error } = stopped;
     tracing::warn!(%error, ?failure, commands = jobs.len(), "a transaction of the ledger failed");
-    clean_up(connection, failure).await;
+    connection.clean_up(failure).await;
     Carried::Failed(failure, jobs)
-}
-
-/// The next transaction begins with a clean connection. One that is of no more use is let go of, which ends its transaction
-/// too: a server that does not answer is not asked once more for as long as it may take.
-pub(super) async fn clean_up(connection: &Connection, failure: Failure) {
-    if !matches!(failure, Failure::Unavailable | Failure::InDoubt) {
-        let _ = within(CALL_TIME_MAX, connection.client.batch_execute("ROLLBACK")).await;
-    }
 }
 
 /// The answer to one command, given before or found now.

@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{ClusterNode, Postgres, RedisCluster};
 
-use crate::replicas::{Replicas, gated};
+use crate::replicas::{Replicas, USED_AGAIN_MAX, gated};
 use crate::round::Round;
 
 /// How long Redis is gone.
 const GONE: Duration = Duration::from_secs(10);
-/// How long the servers may take to use the gate again.
-const USED_AGAIN_MAX: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_cluster_that_fails_in_every_way_costs_no_sale() {

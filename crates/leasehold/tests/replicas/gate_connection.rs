@@ -4,11 +4,8 @@ use std::time::{Duration, Instant};
 
 use leasehold_testkit::servers::{Direction, FaultProxy, Postgres, RedisCluster, RedisServer, Traffic};
 
-use crate::replicas::{Replicas, gated};
+use crate::replicas::{Replicas, USED_AGAIN_MAX, gated};
 use crate::round::Round;
-
-/// How long the servers may take to use the gate again.
-const USED_AGAIN_MAX: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_to_redis_are_cut_late_silent_and_refused() {

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use leasehold_testkit::{Launch, ServerProcess, request_bytes, try_exchange};
 
 pub(crate) const REPLICAS: usize = 3;
+/// How long the servers may take to use the gate again after a fault.
+pub(crate) const USED_AGAIN_MAX: Duration = Duration::from_secs(15);
 
 /// The servers, each at an address that it keeps when it is started again.
 pub(crate) struct Replicas {

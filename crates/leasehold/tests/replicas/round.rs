@@ -41,27 +41,24 @@ pub(crate) struct Round {
 impl Round {
     /// Opens a sale and lets the buyers work for a moment.
     pub(crate) async fn begin(name: &str, replicas: &Replicas) -> Self {
-        let history = History::new();
-        let workload = Workload::new(Random::seed_of_this_run(name), BUYERS, shop(name), &history);
-        Self::open(replicas, history, shop(name), workload).await
+        Self::open(replicas, shop(name), Duration::from_secs(10)).await
     }
 
     /// The same with buyers who soon ask another server when no answer comes, and hold nothing for long.
     pub(crate) async fn begin_hurried(name: &str, replicas: &Replicas) -> Self {
-        let history = History::new();
-        let shop = Shop { hold_ms_max: SHORT_HOLD.as_millis() as u64, ..shop(name) };
-        let workload = Workload::new(Random::seed_of_this_run(name), BUYERS, shop.clone(), &history);
-        Self::open(replicas, history, shop, workload.with_patience(LITTLE_PATIENCE)).await
+        let hold_ms_max = SHORT_HOLD.as_millis() as u64;
+        Self::open(replicas, Shop { hold_ms_max, ..shop(name) }, LITTLE_PATIENCE).await
     }
 
     /// The same with buyers who wait for every answer, however long it takes.
     pub(crate) async fn begin_patient(name: &str, replicas: &Replicas) -> Self {
-        let history = History::new();
-        let workload = Workload::new(Random::seed_of_this_run(name), BUYERS, shop(name), &history);
-        Self::open(replicas, history, shop(name), workload.with_patience(Duration::from_secs(120))).await
+        Self::open(replicas, shop(name), Duration::from_secs(120)).await
     }
 
-    async fn open(replicas: &Replicas, history: History, shop: Shop, workload: Workload) -> Self {
+    async fn open(replicas: &Replicas, shop: Shop, patience: Duration) -> Self {
+        let history = History::new();
+        let seed = Random::seed_of_this_run(&shop.event);
+        let workload = Workload::new(seed, BUYERS, shop.clone(), &history).with_patience(patience);
         let addresses = replicas.addresses();
         let mut event = shop.create_event();
         event.pools.push(PoolSpec { id: PROBED.to_owned(), capacity: 100 });
