@@ -20,7 +20,7 @@ struct Bell {
     rung: Arc<Notify>,
     watchers: usize,
     /// Where the store tells of it, on a store with several channels.
-    channel: Option<u16>,
+    channel: Option<Arc<str>>,
 }
 
 /// One waiter's ear.
@@ -40,7 +40,7 @@ impl Bells {
     }
 
     /// The same for what is told on one of several channels.
-    pub fn watch_on(&self, channel: Option<u16>, what: &str) -> Watch {
+    pub fn watch_on(&self, channel: Option<Arc<str>>, what: &str) -> Watch {
         let what: Arc<str> = what.into();
         let mut bells = self.lock();
         let bell = bells.entry(what.clone()).or_default();
@@ -76,8 +76,8 @@ impl Bells {
     }
 
     /// The channels that anybody in this process listens to.
-    pub fn channels(&self) -> HashSet<u16> {
-        self.lock().values().filter_map(|bell| bell.channel).collect()
+    pub fn channels(&self) -> HashSet<Arc<str>> {
+        self.lock().values().filter_map(|bell| bell.channel.clone()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Bell>> {

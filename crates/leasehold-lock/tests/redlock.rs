@@ -1,9 +1,10 @@
 //! The promises of a lock store, kept over five independent Redis servers.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use leasehold_lock::{Locker, Redlock};
-use leasehold_testkit::lock_suite::{Store, keep_all};
+use leasehold_testkit::lock_suite::{Store, cancel, keep_all};
 use leasehold_testkit::servers::{RedisServer, independent};
 
 fn over(servers: &[RedisServer]) -> Redlock {
@@ -23,6 +24,36 @@ async fn one_server_is_a_set_too_and_has_fences() {
     let servers = independent(1);
     let store: Store = Arc::new(over(&servers));
     keep_all(&store).await;
+}
+
+/// A majority that is free is not enough: nothing is left on any of the servers, long before the leases would end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_dropped_at_any_await_is_undone_on_every_server() {
+    const SOON: Duration = Duration::from_secs(5);
+    let servers = independent(5);
+    let store: Store = Arc::new(over(&servers));
+    cancel::acquisition_dropped_at_any_await_leaves_nothing(store.clone()).await;
+    are_empty_within(&servers, SOON).await;
+    cancel::waiting_dropped_at_any_await_leaves_nothing(store.clone()).await;
+    are_empty_within(&servers, SOON).await;
+    cancel::release_dropped_at_any_await_still_releases(store.clone()).await;
+    are_empty_within(&servers, SOON).await;
+    cancel::release_without_a_guard_dropped_at_any_await_still_releases(store).await;
+    are_empty_within(&servers, SOON).await;
+}
+
+async fn are_empty_within(servers: &[RedisServer], time_max: Duration) {
+    let until = Instant::now() + time_max;
+    for server in servers {
+        loop {
+            let left: Vec<String> = server.command(&["KEYS", "lock:*"]);
+            if left.is_empty() {
+                break;
+            }
+            assert!(Instant::now() < until, "left on {}: {left:?}", server.address());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
 
 /// Names share a thousand counters, however many there are, and nothing else stays.

@@ -244,20 +244,22 @@ impl Server {
         }
     }
 
-    /// Whether releases can be told and heard. Nobody listens for what is told here.
+    /// Whether releases and turns can be told and heard. Nobody listens for what is told here.
     async fn channels(&self, chart: &mut Chart) {
-        let told_of = self.ask::<Value>(&["PUBLISH", &keys::channel(0), ""]).await.map(|_| ());
-        match (told_of, self.link.listen(0).await) {
-            (Err(error @ StoreError::Refused(_)), _) | (_, Err(error @ StoreError::Refused(_))) => {
+        for channel in [keys::channel(0), keys::turns(0, "doctor")] {
+            let told_of = self.ask::<Value>(&["PUBLISH", &channel, ""]).await.map(|_| ());
+            if let (Err(error @ StoreError::Refused(_)), _) | (_, Err(error @ StoreError::Refused(_))) =
+                (told_of, self.link.listen(channel.into()).await)
+            {
                 let text = format!(
                     "releases cannot be told, so whoever waits finds out by looking, and later, and those in line may \
-                     miss their turn. Allow the channels `{OWN_PREFIX}freed:*`: {}",
+                     miss their turn. Allow the channels `{OWN_PREFIX}*`: {}",
                     told(&error)
                 );
-                chart.warn("channels", &self.place, text);
+                return chart.warn("channels", &self.place, text);
             }
-            _ => chart.ok("channels", &self.place, "releases can be told and heard"),
         }
+        chart.ok("channels", &self.place, "releases can be told and heard");
     }
 
     async fn clock(&self, chart: &mut Chart) {

@@ -70,20 +70,25 @@ pub(crate) fn channel(slot: u16) -> String {
     own("freed", slot, "")
 }
 
+/// The channel on which a process is told of the turns of those in it who wait in line.
+pub(crate) fn turns(slot: u16, process: &str) -> String {
+    own("turns", slot, process)
+}
+
 /// Those who wait in line.
 pub(crate) fn queue(lock: &str, slot: u16) -> String {
     own("queue", slot, lock)
 }
 
-/// When they were last heard of.
+/// When they were last heard of, and who listened for their turn then.
 pub(crate) fn heard(lock: &str, slot: u16) -> String {
     own("heard", slot, lock)
 }
 
-/// A key of ours in a slot: all of the slot's, or one of a lock in it.
-fn own(kind: &str, slot: u16, lock: &str) -> String {
-    let colon = if lock.is_empty() { "" } else { ":" };
-    [OWN_PREFIX, kind, ":{", tag(slot), "}", colon, lock].concat()
+/// A key or channel of ours in a slot: all of the slot's, or of one lock or process in it.
+fn own(kind: &str, slot: u16, whose: &str) -> String {
+    let colon = if whose.is_empty() { "" } else { ":" };
+    [OWN_PREFIX, kind, ":{", tag(slot), "}", colon, whose].concat()
 }
 
 /// The slot of a key, as the cluster computes it: what stands in the first braces counts, if anything does.
@@ -132,6 +137,7 @@ mod tests {
             {
                 assert_eq!(slot(&key), place, "{key} of {name}");
             }
+            assert_eq!(slot(&turns(place, "f00")), place, "{name}");
             assert_eq!(keys.name(&lock).unwrap().as_str(), name);
         }
     }

@@ -9,6 +9,7 @@
 //! also used for commands, every answer after that would go to the wrong caller.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,8 @@ use redis::{
     ServerErrorKind, Value,
 };
 
+use super::BadRedisUrl;
 use super::transport::Transport;
-use super::{BadRedisUrl, keys};
 use crate::bells::Bells;
 use crate::error::StoreError;
 use crate::redlock::Tally;
@@ -75,15 +76,20 @@ pub struct Link {
     answered_at: Mutex<Instant>,
     connecting: tokio::sync::Mutex<u64>,
     ears: Ears,
-    channels: Channels,
+    channels: Arc<Channels>,
     /// Nobody subscribes while channels are left: of the two, whichever comes last counts.
     subscribing: tokio::sync::RwLock<()>,
     /// Of a cluster only.
     listening: tokio::sync::Mutex<Option<Connection>>,
 }
 
-/// The slots whose releases are told to this process.
-type Channels = Arc<Mutex<HashSet<u16>>>;
+/// The channels that this process hears.
+#[derive(Debug, Default)]
+struct Channels {
+    names: Mutex<HashSet<Arc<str>>>,
+    /// One of them is not heard any more, although somebody may wait for what is said there.
+    is_one_lost: AtomicBool,
+}
 
 #[derive(Clone)]
 pub(super) enum Connection {
@@ -144,7 +150,7 @@ impl Link {
             if let Ok(mut listening) = self.listening.try_lock()
                 && listening.take().is_some()
             {
-                self.channels().clear();
+                self.channels.is_one_lost.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -216,9 +222,9 @@ impl Link {
         }
     }
 
-    /// Has the releases of a slot told to this process's bells.
-    pub(crate) async fn listen(&self, slot: u16) -> Result<(), StoreError> {
-        if self.channels().contains(&slot) {
+    /// Has what is said on a channel told to this process's bells.
+    pub(crate) async fn listen(&self, channel: Arc<str>) -> Result<(), StoreError> {
+        if self.channels().contains(&channel) {
             return Ok(());
         }
         let (generation, mut connection) = match &self.servers {
@@ -227,12 +233,32 @@ impl Link {
         };
         {
             let _subscribing = self.subscribing.read().await;
-            let subscribed = connection.subscribe(slot).await;
+            let subscribed = connection.subscribe(&channel).await;
             subscribed.map_err(|error| self.failed(error, generation))?;
-            self.channels().insert(slot);
+            self.channels().insert(channel);
         }
         self.leave_quiet_channels(connection).await;
         Ok(())
+    }
+
+    /// Has everybody who waits told again after channels of a cluster were lost. Tried anew whenever a waiter looks. (Any
+    /// other connection hears them again before it is used.)
+    pub(super) fn hear_again(self: &Arc<Self>) {
+        if !self.is_cluster() || !self.channels.is_one_lost.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        // Which of them the server had that is gone, nobody knows. To subscribe twice does no harm.
+        self.channels().clear();
+        let link = self.clone();
+        tokio::spawn(async move {
+            for channel in link.ears.bells().channels() {
+                if link.listen(channel).await.is_err() {
+                    link.channels.is_one_lost.store(true, Ordering::Relaxed);
+                    return;
+                }
+            }
+            link.ears.missed();
+        });
     }
 
     async fn listening_to(
@@ -251,9 +277,9 @@ impl Link {
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         };
         // Whoever waited before it was made relies on being told.
-        for slot in self.ears.bells().channels() {
-            connection.subscribe(slot).await.map_err(failure)?;
-            self.channels().insert(slot);
+        for channel in self.ears.bells().channels() {
+            connection.subscribe(&channel).await.map_err(failure)?;
+            self.channels().insert(channel);
         }
         Ok(listening.insert(connection).clone())
     }
@@ -263,14 +289,14 @@ impl Link {
             return;
         }
         let _leaving = self.subscribing.write().await;
-        let quiet: Vec<u16> = {
+        let quiet: Vec<Arc<str>> = {
             let mut channels = self.channels();
             let loud = self.ears.bells().channels();
-            channels.extract_if(|slot| !loud.contains(slot)).collect()
+            channels.extract_if(|channel| !loud.contains(channel)).collect()
         };
-        for slot in quiet {
+        for channel in quiet {
             // If it fails, the channel goes on being heard, which harms nobody.
-            let _ = connection.unsubscribe(slot).await;
+            let _ = connection.unsubscribe(&channel).await;
         }
     }
 
@@ -290,16 +316,16 @@ impl Link {
         };
         self.heard();
         // A cluster's channels have a connection of their own.
-        let resumed: Vec<u16> = match self.is_cluster() {
+        let resumed: Vec<Arc<str>> = match self.is_cluster() {
             true => Vec::new(),
-            false => self.channels().iter().copied().collect(),
+            false => self.channels().iter().cloned().collect(),
         };
         // Before anybody can use it: whoever waits relies on being told, and this caller may be gone in the middle of it.
-        for slot in resumed {
-            match connection.clone().subscribe(slot).await {
+        for channel in resumed {
+            match connection.clone().subscribe(&channel).await {
                 // The rights were taken away meanwhile; looking has to do.
                 Err(error) if matches!(error.kind(), ErrorKind::Server(_)) => {
-                    self.channels().remove(&slot);
+                    self.channels().remove(&channel);
                 }
                 subscribed => subscribed.map_err(failure)?,
             }
@@ -380,8 +406,14 @@ impl Link {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn channels(&self) -> MutexGuard<'_, HashSet<u16>> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    fn channels(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.channels.names()
+    }
+}
+
+impl Channels {
+    fn names(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -418,17 +450,17 @@ impl Connection {
         }
     }
 
-    async fn subscribe(&mut self, slot: u16) -> RedisResult<()> {
+    async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {
         match self {
-            Self::One(one) => one.subscribe(keys::channel(slot)).await,
-            Self::Cluster(cluster) => cluster.ssubscribe(keys::channel(slot)).await,
+            Self::One(one) => one.subscribe(channel).await,
+            Self::Cluster(cluster) => cluster.ssubscribe(channel).await,
         }
     }
 
-    async fn unsubscribe(&mut self, slot: u16) -> RedisResult<()> {
+    async fn unsubscribe(&mut self, channel: &str) -> RedisResult<()> {
         match self {
-            Self::One(one) => one.unsubscribe(keys::channel(slot)).await,
-            Self::Cluster(cluster) => cluster.sunsubscribe(keys::channel(slot)).await,
+            Self::One(one) => one.unsubscribe(channel).await,
+            Self::Cluster(cluster) => cluster.sunsubscribe(channel).await,
         }
     }
 }
@@ -526,7 +558,7 @@ fn sentinel_client(sentinels: &[ConnectionInfo], master: &Master) -> RedisResult
 /// that moved to another node is not told of any more.
 fn pushes(
     ears: Ears,
-    channels: Channels,
+    channels: Arc<Channels>,
 ) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> + Send + Sync + 'static {
     move |push| {
         match (push.kind, push.data.as_slice()) {
@@ -534,11 +566,17 @@ fn pushes(
                 ears.heard(&String::from_utf8_lossy(what));
             }
             (PushKind::SUnsubscribe, [Value::BulkString(channel), ..]) => {
-                let slot = keys::slot(&String::from_utf8_lossy(channel));
-                channels.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
+                let channel = String::from_utf8_lossy(channel);
+                // Also said when this process left it.
+                if channels.names().remove(&*channel) {
+                    channels.is_one_lost.store(true, Ordering::Relaxed);
+                }
                 ears.missed();
             }
-            (PushKind::Disconnection, _) => ears.missed(),
+            (PushKind::Disconnection, _) => {
+                channels.is_one_lost.store(true, Ordering::Relaxed);
+                ears.missed();
+            }
             _ => {}
         }
         Ok(())

@@ -52,6 +52,8 @@ pub struct Redis {
     link: Arc<Link>,
     bells: Bells,
     keys: Keys,
+    /// Tells those who wait in line here from those of other processes.
+    process: String,
     claim_ms: String,
     alive_ms: String,
     queue_max: String,
@@ -109,11 +111,12 @@ impl Redis {
             link,
             bells,
             keys: Keys::new(prefix),
+            process: format!("{:016x}", fastrand::u64(..)),
             claim_ms: CLAIM_DEFAULT.as_millis().to_string(),
             alive_ms: ALIVE.as_millis().to_string(),
             queue_max: QUEUE_LENGTH_MAX.to_string(),
-            acquire: Lua::new(include_str!("scripts/acquire.lua")),
-            release: Lua::new(include_str!("scripts/release.lua")),
+            acquire: Lua::new(concat!(include_str!("scripts/line.lua"), include_str!("scripts/acquire.lua"))),
+            release: Lua::new(concat!(include_str!("scripts/line.lua"), include_str!("scripts/release.lua"))),
             renew: Lua::new(include_str!("scripts/renew.lua")),
             #[cfg(feature = "postgres")]
             epochs: None,
@@ -127,9 +130,14 @@ impl Redis {
         false
     }
 
-    /// Where the message of a release is sent: in a cluster only to the nodes of the slot.
+    /// How the message of a release is sent: in a cluster only to the nodes of the slot.
     fn publish(&self) -> &'static str {
         if self.link.is_cluster() { "SPUBLISH" } else { "PUBLISH" }
+    }
+
+    /// How those are counted whom such a message reaches.
+    fn count_listeners(&self) -> &'static str {
+        if self.link.is_cluster() { "SHARDNUMSUB" } else { "NUMSUB" }
     }
 
     fn place<'a>(&self, name: &'a LockName) -> Place<'a> {
@@ -226,6 +234,8 @@ impl Redis {
     }
 
     fn busy(&self, name: &LockName, pttl: i64, ahead: i64) -> Attempt {
+        // Whoever is told so may be waiting.
+        self.link.hear_again();
         // -1 is a key without an end, set by somebody who does not use leases; -2 is one that just ended.
         let remaining = match pttl {
             -1 => None,
@@ -246,18 +256,19 @@ impl Redis {
             keys.push(keys::LINES.to_owned());
         }
         let ttl = request.ttl.as_millis().to_string();
-        let channels: Vec<String> = group.iter().map(|place| keys::channel(place.slot)).collect();
-        let mut args = vec![
+        let turns = keys::turns(group[0].slot, &self.process);
+        let args = [
             request.owner.as_str(),
             &ttl,
             flag(self.is_fenced()),
             flag(in_order),
             self.publish(),
+            self.count_listeners(),
             &self.claim_ms,
             &self.alive_ms,
             &self.queue_max,
+            &turns,
         ];
-        args.extend(channels.iter().map(String::as_str));
         let answer: Vec<redis::Value> = self.link.run(&self.acquire, &keys, &args).await?;
         Taken::read(&answer, group, self).ok_or_else(|| {
             StoreError::Refused(format!("the script answered something unheard of: {answer:?}").into())
@@ -475,12 +486,13 @@ impl Backend for Redis {
 
     async fn watch(&self, request: &Request<'_>, name: &LockName) -> Result<Watch, StoreError> {
         let place = self.place(name);
-        let what = match request.order {
-            Order::Any => &place.lock,
-            Order::Fifo => request.owner.as_str(),
+        let (channel, what) = match request.order {
+            Order::Any => (keys::channel(place.slot), place.lock.as_str()),
+            Order::Fifo => (keys::turns(place.slot, &self.process), request.owner.as_str()),
         };
-        let watch = self.bells.watch_on(Some(place.slot), what);
-        self.link.listen(place.slot).await?;
+        let channel: Arc<str> = channel.into();
+        let watch = self.bells.watch_on(Some(channel.clone()), what);
+        self.link.listen(channel).await?;
         Ok(watch)
     }
 }

@@ -482,13 +482,13 @@ impl Backend for Redlock {
 
     async fn watch(&self, _request: &Request<'_>, name: &LockName) -> Result<Watch, StoreError> {
         let lock = self.inner.keys.lock(name);
-        let slot = keys::slot(&lock);
-        let watch = self.inner.bells.watch_on(Some(slot), &lock);
+        let channel: Arc<str> = keys::channel(keys::slot(&lock)).into();
+        let watch = self.inner.bells.watch_on(Some(channel.clone()), &lock);
         // Tasks of their own: a server that stands still is waited for by nobody, and heard when it goes on.
         let mut listening = JoinSet::new();
         for node in &self.inner.nodes {
-            let link = Arc::clone(&node.link);
-            listening.spawn(async move { link.listen(slot).await });
+            let (link, channel) = (Arc::clone(&node.link), channel.clone());
+            listening.spawn(async move { link.listen(channel).await });
         }
         let mut heard = 0;
         while let Some(answer) = listening.join_next().await {

@@ -8,6 +8,7 @@ mod support;
 mod failover;
 mod sentinel;
 mod slots;
+mod told;
 mod wiped;
 
 mod redlock_down;

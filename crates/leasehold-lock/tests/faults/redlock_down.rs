@@ -39,8 +39,7 @@ async fn pitfall_03_minority_down_changes_nothing() {
     assert!(take(&locker, "held").await > Fence(0));
 }
 
-/// Pitfalls 3 and 5: without a majority nothing is granted, and what the minority gave is given back, also
-/// on servers that come back later.
+/// Pitfalls 3 and 5: without a majority nothing is granted, and what the minority gave is given back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_05_majority_down_grants_nothing_and_leaves_nothing() {
     let mut servers = independent(5);

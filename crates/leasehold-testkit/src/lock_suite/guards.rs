@@ -60,12 +60,12 @@ pub async fn holder_learns_that_its_lease_is_gone(store: Store) {
 /// A guard that is leaked, or work that hangs, does not keep the lock for ever.
 pub async fn renewal_stops_at_the_cap_and_the_holder_is_told_before_the_end(store: Store) {
     let (name, locker) = (name("cap"), locker(&store));
-    let length = Duration::from_millis(600);
+    let length = Duration::from_millis(1_500);
     let acquired = locker.acquire(names(&name)).ttl(length).hold_max(length * 2).await.unwrap();
     let guard = acquired.granted().expect("free");
     let began = Instant::now();
     assert_eq!(guard.lost().await, LostReason::HeldTooLong);
-    assert!(began.elapsed() <= length * 3, "held for {:?}", began.elapsed());
+    assert!((length..=length * 3).contains(&began.elapsed()), "held for {:?}", began.elapsed());
     std::mem::forget(guard);
     is_free_within(&store, &name, PATIENCE).await;
 }

@@ -7,3 +7,4 @@ mod holders;
 mod stage;
 mod starting;
 mod stores;
+mod waiters;

@@ -71,6 +71,11 @@ impl Store {
         Self::new(&["--store", &format!("redlock://{}", addresses.join(","))], true, servers)
     }
 
+    /// Of servers that somebody else keeps running.
+    pub(crate) fn at(url: &str) -> Self {
+        Self::new(&["--store", url], false, ())
+    }
+
     fn new(args: &[&str], has_fences: bool, servers: impl Any) -> Self {
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
         Self { args, has_fences, _servers: Box::new(servers) }

@@ -2,8 +2,8 @@
 --
 -- KEYS, five per name, all in one cluster slot: lock, guard, counter, queue, heard. Then, in order and not in a
 --       cluster, a mark that somebody waits in line.
--- ARGV: owner, ttl ms, fenced 0/1, in order 0/1, publish command, claim ms, alive ms, queue length max,
---       then one channel per name.
+-- ARGV: owner, ttl ms, fenced 0/1, in order 0/1, and in order: publish command, the command that counts who listens,
+--       claim ms, alive ms, queue length max, the channel on which the owner listens for its turn.
 -- Returns {'granted', fence, fence, ...}, {'busy', index of the name, remaining ms, ahead or -1},
 --         or {'epoch', index of the name, replication id}: the node has no epoch for what it is now.
 --
@@ -18,37 +18,25 @@ local function busy(i, ahead)
   return {'busy', i + 1, redis.call('PTTL', KEYS[5 * i + 1]), ahead}
 end
 
--- In line: hands the name over to whoever is first, and puts the owner in line. Returns how many are ahead,
+-- In line: hands the name over to whoever is next, and puts the owner in line. Returns how many are ahead,
 -- or nil when it is the owner's turn.
 local function wait_in_line(i, holder)
-  local publish, claim, alive, queue_max = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+  local publish, count, claim, alive = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+  local queue_max, channel = tonumber(ARGV[9]), ARGV[10]
   local lock, queue, heard = KEYS[5 * i + 1], KEYS[5 * i + 4], KEYS[5 * i + 5]
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local head
-  -- Whoever was not heard of lately is dropped from the line.
-  repeat
-    head = redis.call('ZRANGE', queue, 0, 0)[1]
-    local at = head and redis.call('HGET', heard, head)
-    local alive_head = not head or (at and now - tonumber(at) < alive)
-    if not alive_head then
-      redis.call('ZREM', queue, head)
-      redis.call('HDEL', heard, head)
-    end
-  until alive_head
+  local first = next_in_line(queue, heard, alive, not holder and publish, owner)
   if not holder then
-    if not head or head == owner then return nil end
-    redis.call('SET', lock, head, 'PX', claim)
-    redis.call('ZREM', queue, head)
-    redis.call('HDEL', heard, head)
-    redis.pcall(publish, ARGV[9 + i], head)
+    if not first or first == owner then return nil end
+    redis.call('SET', lock, first, 'PX', claim)
+    leave(queue, heard, first)
   end
   if not redis.call('ZSCORE', queue, owner) then
     if redis.call('ZCARD', queue) >= queue_max then return -1 end
     local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
     redis.call('ZADD', queue, (tonumber(last[2]) or 0) + 1, owner)
   end
-  redis.call('HSET', heard, owner, now)
+  local listening = redis.pcall('PUBSUB', count, channel)[2] or 0
+  redis.call('HSET', heard, owner, server_time() .. ' ' .. (listening > 0 and channel or ''))
   if KEYS[5 * names + 1] then redis.call('SET', KEYS[5 * names + 1], '', 'PX', alive) end
   redis.call('PEXPIRE', queue, 86400000)
   redis.call('PEXPIRE', heard, 86400000)
@@ -89,9 +77,6 @@ for i = 0, names - 1 do
   local value = owner
   if fenced then value = owner .. '#' .. answer[i + 2] end
   redis.call('SET', KEYS[5 * i + 1], value, 'PX', ttl)
-  if in_order then
-    redis.call('ZREM', KEYS[5 * i + 4], owner)
-    redis.call('HDEL', KEYS[5 * i + 5], owner)
-  end
+  if in_order then leave(KEYS[5 * i + 4], KEYS[5 * i + 5], owner) end
 end
 return answer

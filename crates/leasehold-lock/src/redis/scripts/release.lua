@@ -1,12 +1,12 @@
--- release.lua: gives names back that are still the owner's, and wakes those who wait.
+-- release.lua: gives names back that are still the owner's, and wakes those who wait. Where there are lines, line.lua
+-- stands before it.
 --
 -- KEYS: the locks; where there are lines: lock, queue, heard, lock, queue, heard, ... All in one cluster slot.
 -- ARGV: owner, publish command, claim ms or '' where there are no lines, alive ms, then one channel per name.
 -- Returns how many of the names were the owner's.
 --
--- A name is handed over at once to the first in line that was heard of lately, however the owner had asked for
--- it: the lock is set to that waiter for as long as a claim takes, and the waiter is told. An owner that only
--- waited leaves the line.
+-- A name is handed over at once to the next in line, however the owner had asked for it: the lock is set to that
+-- waiter for as long as a claim takes, and the waiter is told. An owner that only waited leaves the line.
 --
 -- Publishing is by pcall: a user without rights on channels releases all the same, and whoever waits finds out
 -- by looking.
@@ -22,21 +22,13 @@ if #KEYS == stride and (stride == 1 or redis.call('ZCARD', KEYS[2]) == 0) then
   return 1
 end
 
-local function hand_over(lock, queue, heard, channel)
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  while true do
-    local head = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not head then return false end
-    local at = redis.call('HGET', heard, head)
-    redis.call('ZREM', queue, head)
-    redis.call('HDEL', heard, head)
-    if at and now - tonumber(at) < tonumber(ARGV[4]) then
-      redis.call('SET', lock, head, 'PX', claim)
-      redis.pcall(publish, channel, head)
-      return true
-    end
-  end
+local function hand_over(lock, queue, heard)
+  local first, silent = next_in_line(queue, heard, tonumber(ARGV[4]), publish)
+  first = first or silent
+  if not first then return false end
+  redis.call('SET', lock, first, 'PX', claim)
+  leave(queue, heard, first)
+  return true
 end
 
 local released = 0
@@ -44,15 +36,12 @@ for i = 0, #KEYS / stride - 1 do
   local lock = KEYS[stride * i + 1]
   local queue, heard = KEYS[stride * i + 2], KEYS[stride * i + 3]
   local is_line = stride == 3 and redis.call('ZCARD', queue) > 0
-  if is_line then
-    redis.call('ZREM', queue, owner)
-    redis.call('HDEL', heard, owner)
-  end
+  if is_line then leave(queue, heard, owner) end
   local holder = redis.call('GET', lock)
   if holder and (holder == owner or string.sub(holder, 1, #owner + 1) == owner .. '#') then
     redis.call('DEL', lock)
     released = released + 1
-    if not (is_line and hand_over(lock, queue, heard, ARGV[5 + i])) then
+    if not (is_line and hand_over(lock, queue, heard)) then
       redis.pcall(publish, ARGV[5 + i], lock)
     end
   end
