@@ -1,7 +1,7 @@
 //! What one server does with the ledger: in which call, by which time, at what cost, and what it survives.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_core::*;
 use leasehold_engine::*;
@@ -526,5 +526,48 @@ async fn the_short_way_to_plain_holds_leads_where_the_long_one_does() {
         assert!(missing.expect_err(call).as_db_error().unwrap().message().contains("hold_v1"));
         bench.run(back).await;
     }
+    bench.finish().await;
+}
+
+/// Whoever asks a ledger that stands still waits for one attempt to reach it, however many ask: readers do not try one
+/// after the other, and whoever stands behind a worker that waits is turned away before that one knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_ask_a_ledger_that_stands_still_nobody_waits_for_the_others() {
+    const ASKING: u128 = 30;
+    /// A call, one more in doubt, and a new connection. One attempt after the other would take minutes.
+    const TOLD_WITHIN: Duration = Duration::from_secs(25);
+    let mut bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 1, 10).await;
+    let held = held(bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap());
+    bench.server.pause();
+    let began = Instant::now();
+    let write = |scope| {
+        let told = bench.ask(hold_units(&venue, 1, LONG_MS).with_key(key(scope, 1)));
+        tokio::spawn(async move { (told.await.unwrap(), began.elapsed()) })
+    };
+    let first = write(1);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let behind: Vec<_> = (2..ASKING).map(write).collect();
+    // Nobody has read from it so far, so there is no connection to do so.
+    let readers: Vec<_> = (0..ASKING)
+        .map(|_| {
+            let engine = Arc::clone(&bench.engine);
+            tokio::spawn(async move { engine.hold(held.id, Some(engine.secret_of(held.id))).await })
+        })
+        .collect();
+    for reader in readers {
+        let told = reader.await.unwrap();
+        assert!(matches!(told, Err(EngineError::Unavailable)), "{told:?}");
+    }
+    println!("readers were told after {:?}", began.elapsed());
+    let (told, first) = first.await.unwrap();
+    assert!(matches!(told, Err(EngineError::Unknown)), "{told:?}");
+    for writer in behind {
+        let (told, after) = writer.await.unwrap();
+        assert!(matches!(told, Err(EngineError::Overloaded)), "{told:?}");
+        assert!(after < first, "it was told after {after:?}, and the first after {first:?}");
+    }
+    assert!(began.elapsed() < TOLD_WITHIN, "{:?}", began.elapsed());
+    bench.server.resume();
     bench.finish().await;
 }

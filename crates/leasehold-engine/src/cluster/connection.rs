@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Statement};
 use crate::bytes::Damaged;
 
 /// How long a connection may take to be made.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 /// How long a call may take before the connection is given up. Longer than the server's own limit.
 pub(crate) const CALL_TIME_MAX: Duration = Duration::from_secs(8);
 /// The same for a call about everything that an event has.

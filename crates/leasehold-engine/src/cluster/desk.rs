@@ -9,7 +9,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use leasehold_core::{Command, HoldId, Refusal};
 use tokio::sync::oneshot;
@@ -42,10 +43,22 @@ const BEGIN_LARGE: &str =
 pub(crate) struct Job {
     pub(crate) request: Box<Request>,
     pub(crate) reply: oneshot::Sender<Result<Done, EngineError>>,
-    /// When it began to wait for its turn.
-    pub(crate) queued_at: Instant,
+    /// Until it is sent for the first time.
+    pub(crate) turn: Option<Turn>,
     /// It was sent before, and nobody knows whether it took effect.
     pub(crate) in_doubt: bool,
+}
+
+/// Whether a job still waits for its turn. Of the worker that takes it and the caller that has waited for too long, only one
+/// gets it: so whoever is turned away knows that nothing was done.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Turn(Arc<AtomicBool>);
+
+impl Turn {
+    /// True for the first that asks.
+    pub(crate) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
 }
 
 /// What a transaction came to.

@@ -63,7 +63,7 @@ pub use import::{DataFile, MoveError, Moved};
 pub(crate) use sight::Sight;
 
 use self::connection::{CALL_TIME_MAX, CallError, with_reasons, within};
-use self::desk::Job;
+use self::desk::{Job, Turn};
 use self::follower::Follower;
 use self::gate::{Claim, Gate};
 use self::halls::{Hall, Halls};
@@ -80,6 +80,9 @@ use crate::{
 ///
 /// One event's transactions follow one another; a second one waits at the ledger while the first is being made durable.
 const WRITERS: usize = 3;
+
+/// Whoever has waited for its turn for so long is turned away: the ledger stands still, or there is too much to do.
+const QUEUED_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How long whoever was refused waits until the gate knows that.
 const SETTLE_TIME_MAX: Duration = Duration::from_millis(250);
@@ -178,6 +181,12 @@ impl std::fmt::Debug for ClusterOptions {
     }
 }
 
+/// What a worker was asked to do.
+struct Submitted {
+    answer: oneshot::Receiver<Result<Done, EngineError>>,
+    turn: Turn,
+}
+
 impl ClusterEngine {
     /// Brings the ledger up to date if that is needed, and starts the workers.
     pub async fn open(options: ClusterOptions) -> Result<Self, OpenLedgerError> {
@@ -265,11 +274,12 @@ impl ClusterEngine {
         done.await.unwrap_or(Err(EngineError::Unknown))
     }
 
-    fn submit(&self, request: Request) -> Result<oneshot::Receiver<Result<Done, EngineError>>, EngineError> {
-        let (sender, receiver) = oneshot::channel();
-        let queued_at = Instant::now();
-        self.push(Job { request: Box::new(request), reply: sender, queued_at, in_doubt: false })?;
-        Ok(receiver)
+    fn submit(&self, request: Request) -> Result<Submitted, EngineError> {
+        let ((sender, answer), turn) = (oneshot::channel(), Turn::default());
+        let job =
+            Job { request: Box::new(request), reply: sender, turn: Some(turn.clone()), in_doubt: false };
+        self.push(job)?;
+        Ok(Submitted { answer, turn })
     }
 
     fn push(&self, job: Job) -> Result<(), EngineError> {
@@ -290,11 +300,14 @@ impl ClusterEngine {
 }
 
 /// A worker's answer. It answers everything it took, unless it was ended in the middle of it.
-async fn answered(
-    answer: oneshot::Receiver<Result<Done, EngineError>>,
-    shared: &Shared,
-) -> Result<Done, EngineError> {
-    let done = answer.await.map_err(|_| EngineError::Unknown)?;
+async fn answered(submitted: Submitted, shared: &Shared) -> Result<Done, EngineError> {
+    let Submitted { mut answer, turn } = submitted;
+    let done = match tokio::time::timeout(QUEUED_TIME_MAX, &mut answer).await {
+        Ok(done) => done,
+        Err(_) if turn.take() => return Err(EngineError::Overloaded),
+        Err(_) => answer.await,
+    };
+    let done = done.map_err(|_| EngineError::Unknown)?;
     if done.as_ref().is_ok_and(|done| done.replayed) {
         shared.meters.replayed.inc();
     }

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
-use super::connection::{self, CallError, Connection, Driver};
+use super::connection::{self, CONNECT_TIME_MAX, CallError, Connection, Driver};
 use super::halls::Halls;
 use super::sight::Sight;
 use crate::{EngineError, Meters, SecretKey};
@@ -65,6 +65,8 @@ type Lane = Mutex<Option<Arc<Reader>>>;
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) client: Client,
+    /// It failed somebody; the next one has another.
+    is_given_up: AtomicBool,
     _driver: Driver,
 }
 
@@ -126,21 +128,24 @@ impl Shared {
         Err(CallError::OtherEpoch)
     }
 
-    /// A connection to read from: the one there is, or a new one.
+    /// A connection to read from: the one there is, or a new one. Whoever waits while somebody else makes it waits for one
+    /// attempt: those who come in a row would make theirs one after the other.
     async fn reader(&self, lane: &Lane) -> Result<Arc<Reader>, CallError> {
-        let mut known = lane.lock().await;
+        let waiting = tokio::time::timeout(CONNECT_TIME_MAX, lane.lock()).await;
+        let mut known = waiting.map_err(|_| CallError::Timeout)?;
         match &*known {
-            Some(reader) if !reader.client.is_closed() => Ok(Arc::clone(reader)),
+            Some(reader) if reader.is_of_use() => Ok(Arc::clone(reader)),
             _ => {
                 let (client, driver) = self.connect_to_read(&self.database).await?;
-                let reader = Arc::new(Reader { client, _driver: driver });
+                let reader =
+                    Arc::new(Reader { client, is_given_up: AtomicBool::new(false), _driver: driver });
                 *known = Some(Arc::clone(&reader));
                 Ok(reader)
             }
         }
     }
 
-    /// Reads something, once more on a new connection if the first was broken.
+    /// Reads something, once more on a new connection if the first was broken. A ledger that does not answer is not asked again.
     pub(crate) async fn read<T, Looking>(
         &self,
         look: impl Fn(Arc<Reader>) -> Looking,
@@ -179,14 +184,14 @@ impl Shared {
                 Ok(reader) => match look(Arc::clone(&reader)).await {
                     Ok(seen) => return Ok(seen),
                     Err(error) => {
-                        drop_reader(lane, &reader).await;
+                        reader.is_given_up.store(true, Ordering::Relaxed);
                         error
                     }
                 },
                 Err(error) => error,
             };
             tries += 1;
-            if tries > 1 {
+            if tries > 1 || matches!(error, CallError::Timeout) {
                 tracing::warn!(%error, "the ledger cannot be read");
                 return Err(EngineError::Unavailable);
             }
@@ -217,10 +222,9 @@ impl Shared {
 }
 
 /// Lets go of a connection that did not answer.
-async fn drop_reader(lane: &Lane, failed: &Arc<Reader>) {
-    let mut known = lane.lock().await;
-    if known.as_ref().is_some_and(|reader| Arc::ptr_eq(reader, failed)) {
-        *known = None;
+impl Reader {
+    fn is_of_use(&self) -> bool {
+        !self.is_given_up.load(Ordering::Relaxed) && !self.client.is_closed()
     }
 }
 

@@ -32,9 +32,6 @@ const IN_DOUBT_TIME_MAX: Duration = Duration::from_secs(6);
 /// How long to wait before a connection is tried again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(50);
 
-/// Whoever has waited for its turn for so long is turned away: the ledger stands still, or there is too much to do.
-const QUEUED_TIME_MAX: Duration = Duration::from_secs(5);
-
 /// What has queued; the workers take turns.
 pub(crate) type Queue = Arc<Mutex<mpsc::Receiver<Job>>>;
 
@@ -90,8 +87,6 @@ impl Worker {
             let is_locked =
                 |job: &mut Job| event_of(job).is_some_and(|event| self.shared.locked.contains(event));
             give_up(jobs.extract_if(.., is_locked).collect(), || EngineError::Overloaded);
-            let is_late = |job: &mut Job| job.queued_at.elapsed() > QUEUED_TIME_MAX;
-            give_up(jobs.extract_if(.., is_late).collect(), || EngineError::Overloaded);
             self.carry_out(sorted(jobs)).await;
             self.shared.meters.commit_commands.observe(taken as f64);
             self.shared.meters.commit_seconds.observe(begun.elapsed().as_secs_f64());
@@ -101,7 +96,11 @@ impl Worker {
     /// Sees to it that every job has an answer, whatever becomes of the ledger.
     async fn carry_out(&mut self, mut batches: Vec<Batch>) {
         let mut doubtful_since = None;
-        while let Some(Batch { jobs, by, tries, events }) = batches.pop() {
+        while let Some(Batch { mut jobs, by, tries, events }) = batches.pop() {
+            jobs.retain_mut(|job| job.turn.take().is_none_or(|turn| turn.take()));
+            if jobs.is_empty() {
+                continue;
+            }
             let (failure, mut jobs) = match self.attempt(jobs, by).await {
                 (Carried::Out(news), undecided) => {
                     // The follower lives until all workers are gone.
