@@ -128,8 +128,8 @@ impl Shared {
         Err(CallError::OtherEpoch)
     }
 
-    /// A connection to read from: the one there is, or a new one. Whoever waits while somebody else makes it waits for one
-    /// attempt: those who come in a row would make theirs one after the other.
+    /// A connection to read from: the one there is, or a new one. Whoever waits while somebody else makes it waits for
+    /// one attempt: those who come in a row would make theirs one after the other.
     async fn reader(&self, lane: &Lane) -> Result<Arc<Reader>, CallError> {
         let waiting = tokio::time::timeout(CONNECT_TIME_MAX, lane.lock()).await;
         let mut known = waiting.map_err(|_| CallError::Timeout)?;
@@ -145,7 +145,8 @@ impl Shared {
         }
     }
 
-    /// Reads something, once more on a new connection if the first was broken. A ledger that does not answer is not asked again.
+    /// Reads something, once more on a new connection if the first was broken. A ledger that does not answer is not
+    /// asked again.
     pub(crate) async fn read<T, Looking>(
         &self,
         look: impl Fn(Arc<Reader>) -> Looking,
@@ -221,7 +222,6 @@ impl Shared {
     }
 }
 
-/// Lets go of a connection that did not answer.
 impl Reader {
     fn is_of_use(&self) -> bool {
         !self.is_given_up.load(Ordering::Relaxed) && !self.client.is_closed()
