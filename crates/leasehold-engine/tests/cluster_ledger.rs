@@ -50,13 +50,18 @@ impl Bench {
         Locked(client)
     }
 
+    /// Until the only worker waits for an event that somebody keeps locked.
+    async fn worker_waits(&self) {
+        let waits = "SELECT count(*) FROM pg_stat_activity
+                     WHERE application_name = 'leasehold' AND wait_event_type = 'Lock'";
+        until("the worker waits", async || self.number(waits).await == 1).await;
+    }
+
     /// The answers to requests that are carried out in this order, as one batch: they queue while the only worker waits.
     async fn together(&self, venue: &Venue, requests: Vec<Request>) -> Vec<Result<Done, EngineError>> {
         let locked = self.lock(venue).await;
         let first = self.ask(hold_units(venue, 1, LONG_MS));
-        let waits = "SELECT count(*) FROM pg_stat_activity
-                     WHERE application_name = 'leasehold' AND wait_event_type = 'Lock'";
-        until("the worker waits", async || self.number(waits).await == 1).await;
+        self.worker_waits().await;
         let mut asked = Vec::new();
         for request in requests {
             asked.push(self.ask(request));
@@ -539,15 +544,16 @@ async fn however_many_ask_a_ledger_that_stands_still_nobody_waits_for_the_others
     let mut bench = Bench::start().await;
     let venue = create_event(&*bench.engine, 1, 10).await;
     let held = held(bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap());
+    let locked = bench.lock(&venue).await;
+    let write = |bench: &Bench, scope| {
+        let told = bench.ask(hold_units(&venue, 1, LONG_MS).with_key(key(scope, 1)));
+        tokio::spawn(async move { (told.await.unwrap(), Instant::now()) })
+    };
+    let first = write(&bench, 1);
+    bench.worker_waits().await;
     bench.server.pause();
     let began = Instant::now();
-    let write = |scope| {
-        let told = bench.ask(hold_units(&venue, 1, LONG_MS).with_key(key(scope, 1)));
-        tokio::spawn(async move { (told.await.unwrap(), began.elapsed()) })
-    };
-    let first = write(1);
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let behind: Vec<_> = (2..ASKING).map(write).collect();
+    let behind: Vec<_> = (2..ASKING).map(|scope| write(&bench, scope)).collect();
     // Nobody has read from it so far, so there is no connection to do so.
     let readers: Vec<_> = (0..ASKING)
         .map(|_| {
@@ -565,9 +571,10 @@ async fn however_many_ask_a_ledger_that_stands_still_nobody_waits_for_the_others
     for writer in behind {
         let (told, after) = writer.await.unwrap();
         assert!(matches!(told, Err(EngineError::Overloaded)), "{told:?}");
-        assert!(after < first, "it was told after {after:?}, and the first after {first:?}");
+        assert!(after < first, "it was told {:?} after the first", after - first);
     }
     assert!(began.elapsed() < TOLD_WITHIN, "{:?}", began.elapsed());
     bench.server.resume();
+    drop(locked);
     bench.finish().await;
 }

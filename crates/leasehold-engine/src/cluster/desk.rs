@@ -10,7 +10,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_core::{Command, HoldId, Refusal};
 use tokio::sync::oneshot;
@@ -29,6 +29,8 @@ use super::shared::Shared;
 use super::wants::Wants;
 use crate::{Done, EngineError, Request};
 
+/// Whoever has waited for its turn for so long is turned away: the ledger stands still, or there is too much to do.
+pub(crate) const QUEUED_TIME_MAX: Duration = Duration::from_secs(5);
 /// Holds that are over and are ended with one transaction, for each event.
 pub(crate) const DUE_MAX: i32 = 512;
 /// Transactions that a batch may need because more holds were over than one ends.
@@ -51,13 +53,25 @@ pub(crate) struct Job {
 
 /// Whether a job still waits for its turn. Of the worker that takes it and the caller that has waited for too long, only one
 /// gets it: so whoever is turned away knows that nothing was done.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Turn(Arc<AtomicBool>);
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    is_taken: Arc<AtomicBool>,
+    since: Instant,
+}
 
 impl Turn {
+    pub(crate) fn begin() -> Self {
+        Self { is_taken: Arc::default(), since: Instant::now() }
+    }
+
     /// True for the first that asks.
     pub(crate) fn take(&self) -> bool {
-        !self.0.swap(true, Ordering::AcqRel)
+        !self.is_taken.swap(true, Ordering::AcqRel)
+    }
+
+    /// The same for a worker. A caller that went away would have given up by now, too.
+    pub(crate) fn take_in_time(&self) -> bool {
+        self.since.elapsed() <= QUEUED_TIME_MAX && self.take()
     }
 }
 

@@ -180,7 +180,9 @@ impl Halls {
             return Ok(Some(hall));
         }
         let turn = Arc::clone(self.loading().entry(number).or_default());
-        let _turn = turn.lock().await;
+        // Those who wait for one that does not get through do not each try after the other.
+        let waiting = tokio::time::timeout(CALL_TIME_MAX, turn.lock()).await;
+        let _turn = waiting.map_err(|_| CallError::Timeout)?;
         let loaded = match self.known(number) {
             Some(hall) => Ok(Some(hall)),
             None => self.load(client, number).await,

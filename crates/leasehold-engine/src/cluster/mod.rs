@@ -63,7 +63,7 @@ pub use import::{DataFile, MoveError, Moved};
 pub(crate) use sight::Sight;
 
 use self::connection::{CALL_TIME_MAX, CallError, with_reasons, within};
-use self::desk::{Job, Turn};
+use self::desk::{Job, QUEUED_TIME_MAX, Turn};
 use self::follower::Follower;
 use self::gate::{Claim, Gate};
 use self::halls::{Hall, Halls};
@@ -80,9 +80,6 @@ use crate::{
 ///
 /// One event's transactions follow one another; a second one waits at the ledger while the first is being made durable.
 const WRITERS: usize = 3;
-
-/// Whoever has waited for its turn for so long is turned away: the ledger stands still, or there is too much to do.
-const QUEUED_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How long whoever was refused waits until the gate knows that.
 const SETTLE_TIME_MAX: Duration = Duration::from_millis(250);
@@ -275,7 +272,7 @@ impl ClusterEngine {
     }
 
     fn submit(&self, request: Request) -> Result<Submitted, EngineError> {
-        let ((sender, answer), turn) = (oneshot::channel(), Turn::default());
+        let ((sender, answer), turn) = (oneshot::channel(), Turn::begin());
         let job =
             Job { request: Box::new(request), reply: sender, turn: Some(turn.clone()), in_doubt: false };
         self.push(job)?;

@@ -97,7 +97,8 @@ impl Worker {
     async fn carry_out(&mut self, mut batches: Vec<Batch>) {
         let mut doubtful_since = None;
         while let Some(Batch { mut jobs, by, tries, events }) = batches.pop() {
-            jobs.retain_mut(|job| job.turn.take().is_none_or(|turn| turn.take()));
+            let is_late = |job: &mut Job| job.turn.take().is_some_and(|turn| !turn.take_in_time());
+            give_up(jobs.extract_if(.., is_late).collect(), || EngineError::Overloaded);
             if jobs.is_empty() {
                 continue;
             }

@@ -247,17 +247,15 @@ impl Link {
         if !self.is_cluster() || !self.channels.is_one_lost.swap(false, Ordering::Relaxed) {
             return;
         }
-        // Which of them the server had that is gone, nobody knows. To subscribe twice does no harm.
-        self.channels().clear();
         let link = self.clone();
         tokio::spawn(async move {
-            for channel in link.ears.bells().channels() {
-                if link.listen(channel).await.is_err() {
-                    link.channels.is_one_lost.store(true, Ordering::Relaxed);
-                    return;
-                }
+            let Servers::Cluster { nodes, transport } = &link.servers else { return };
+            // A new client finds out where the servers are now, and hears what is waited for and nothing else.
+            link.listening.lock().await.take();
+            match link.listening_to(nodes, transport).await {
+                Ok(_) => link.ears.missed(),
+                Err(_) => link.channels.is_one_lost.store(true, Ordering::Relaxed),
             }
-            link.ears.missed();
         });
     }
 
@@ -276,11 +274,18 @@ impl Link {
             Ok(connection) => Connection::Cluster(connection.map_err(failure)?),
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         };
-        // Whoever waited before it was made relies on being told.
+        // Whoever waited before it was made relies on being told. One channel that cannot be heard now does not keep the
+        // others from it. They count as heard together with the client: this caller may be gone in the middle of it.
+        let mut heard = HashSet::new();
         for channel in self.ears.bells().channels() {
-            connection.subscribe(&channel).await.map_err(failure)?;
-            self.channels().insert(channel);
+            match connection.subscribe(&channel).await.map_err(failure) {
+                Ok(()) => drop(heard.insert(channel)),
+                Err(StoreError::Unknown(_)) => self.channels.is_one_lost.store(true, Ordering::Relaxed),
+                // Without the right to it, nobody waits to be told.
+                Err(_) => {}
+            }
         }
+        *self.channels() = heard;
         Ok(listening.insert(connection).clone())
     }
 
@@ -567,8 +572,8 @@ fn pushes(
             }
             (PushKind::SUnsubscribe, [Value::BulkString(channel), ..]) => {
                 let channel = String::from_utf8_lossy(channel);
-                // Also said when this process left it.
-                if channels.names().remove(&*channel) {
+                // Also said when this process left it, because nobody waits for it.
+                if channels.names().remove(&*channel) | ears.bells().channels().contains(&*channel) {
                     channels.is_one_lost.store(true, Ordering::Relaxed);
                 }
                 ears.missed();

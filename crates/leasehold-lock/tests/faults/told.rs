@@ -42,6 +42,16 @@ async fn are_told_after(mut cluster: RedisCluster, change: impl AsyncFnOnce(&mut
     assert_ne!(cluster.master_of(LOCK_KEY), before, "nothing has changed");
     // Everybody looks within that time, and finds that it is not told any more.
     tokio::time::sleep(Duration::from_secs(3)).await;
+    // And no more often than that: whoever is heard again does not go on connecting.
+    let connections = || {
+        let made = cluster.server(cluster.master_of(LOCK_KEY)).info("stats", "total_connections_received");
+        made.parse::<u64>().unwrap()
+    };
+    let before = connections();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let made = connections() - before;
+    println!("{made} connections were made");
+    assert!(made < WAITERS as u64, "{made} connections were made for nothing");
     let mut told = Vec::new();
     for (guard, waiter) in leases {
         assert!(!waiter.is_finished(), "the lock was had by two");
