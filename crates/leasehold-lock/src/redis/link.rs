@@ -207,21 +207,6 @@ impl Link {
         Ok(Pinned { link: self, generation, connection })
     }
 
-    /// Runs a script only if the server knows it; `None` when it does not.
-    pub(crate) async fn run_if_loaded<T: FromRedisValue>(
-        &self,
-        script: &Lua,
-        keys: &[impl redis::ToRedisArgs + Sync],
-        args: &[impl redis::ToRedisArgs + Sync],
-    ) -> Result<Option<T>, StoreError> {
-        let (generation, mut connection) = self.connected().await?;
-        let answer = connection.send(&script.command("EVALSHA", &script.hash, keys, args)).await;
-        match answer.and_then(Value::extract_error) {
-            Err(error) if is_unknown_script(&error) => Ok(None),
-            answer => self.understood(answer, generation).map(Some),
-        }
-    }
-
     /// Has what is said on a channel told to this process's bells.
     pub(crate) async fn listen(&self, channel: Arc<str>) -> Result<(), StoreError> {
         if self.channels().contains(&channel) {
@@ -423,6 +408,11 @@ impl Channels {
 }
 
 impl Pinned<'_> {
+    /// A number that no other connection of this link has.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     pub(crate) async fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, StoreError> {
         let answer = self.connection.send(command).await;
         self.link.understood(answer, self.generation)
@@ -444,6 +434,20 @@ impl Pinned<'_> {
             }
         }
         Err(StoreError::Refused("the server does not keep scripts".into()))
+    }
+
+    /// Runs a script only if the server knows it; `None` when it does not.
+    pub(crate) async fn run_if_loaded<T: FromRedisValue>(
+        &mut self,
+        script: &Lua,
+        keys: &[impl redis::ToRedisArgs + Sync],
+        args: &[impl redis::ToRedisArgs + Sync],
+    ) -> Result<Option<T>, StoreError> {
+        let command = script.command("EVALSHA", &script.hash, keys, args);
+        match self.connection.send(&command).await.and_then(Value::extract_error) {
+            Err(error) if is_unknown_script(&error) => Ok(None),
+            answer => self.link.understood(answer, self.generation).map(Some),
+        }
     }
 }
 

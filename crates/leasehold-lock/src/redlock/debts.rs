@@ -39,8 +39,17 @@ struct Debt {
     due: Moment,
     /// By then the lease has ended by itself.
     ends: Moment,
-    /// It went without an answer for a while, so there is one more release after the answer.
-    is_late: bool,
+    sent: Sent,
+}
+
+/// How often the release was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    Once,
+    /// It went without an answer for a while, so there is one more after the answer.
+    Again,
+    /// That one more.
+    OnceMore,
 }
 
 /// Says that nobody collects any more, also when the runtime drops the task.
@@ -59,7 +68,7 @@ impl Debts {
             held: held.clone(),
             due: now + AGAIN_AFTER,
             ends: now + held.ttl.length(),
-            is_late: false,
+            sent: Sent::Once,
         };
         let mut owed = self.owed();
         if owed.len() + servers > DEBTS_MAX {
@@ -73,8 +82,10 @@ impl Debts {
             );
         }
         for node in 0..servers {
-            let known = owed.get(&(node, held.owner.clone())).is_some_and(|debt| debt.is_late);
-            owed.insert((node, held.owner.clone()), Debt { is_late: known, ..debt.clone() });
+            let key = (node, held.owner.clone());
+            let was_late = owed.get(&key).is_some_and(|debt| debt.sent == Sent::Again);
+            let sent = if was_late { Sent::Again } else { Sent::Once };
+            owed.insert(key, Debt { sent, ..debt.clone() });
         }
     }
 
@@ -92,11 +103,10 @@ impl Debts {
     pub(super) fn paid(&self, node: usize, owner: &Owner, now: Moment) {
         let mut owed = self.owed();
         if let Some(debt) = owed.get_mut(&(node, owner.clone())) {
-            if debt.is_late {
-                // What it was sent before over another connection may still come after this.
-                (debt.is_late, debt.due) = (false, now + AGAIN_AFTER);
-            } else {
-                owed.remove(&(node, owner.clone()));
+            match debt.sent {
+                // What it was sent before may still come after this.
+                Sent::Again => (debt.sent, debt.due) = (Sent::OnceMore, now + AGAIN_AFTER),
+                Sent::Once | Sent::OnceMore => drop(owed.remove(&(node, owner.clone()))),
             }
         }
     }
@@ -107,7 +117,10 @@ impl Debts {
         owed.retain(|_, debt| now < debt.ends);
         let mut due = Vec::new();
         for ((node, _), debt) in owed.iter_mut().filter(|(_, debt)| debt.due <= now).take(AT_ONCE_MAX) {
-            (debt.due, debt.is_late) = (now + AGAIN_AFTER, true);
+            debt.due = now + AGAIN_AFTER;
+            if debt.sent == Sent::Once {
+                debt.sent = Sent::Again;
+            }
             due.push((*node, debt.clone()));
         }
         (due, owed.values().map(|debt| debt.due).min())
@@ -152,6 +165,26 @@ mod tests {
     use crate::backend::Order;
     use crate::lease::Ttl;
     use crate::name::Names;
+
+    #[test]
+    fn a_release_that_was_answered_late_is_sent_once_more_and_then_no_more() {
+        let debts = Debts::default();
+        let (names, ttl) = (Names::try_from("job").unwrap(), Ttl::new(Duration::from_secs(60)).unwrap());
+        let held = Held { names, owner: Owner::random(None), ttl, order: Order::Any };
+        let at = |millis: u64| Moment::from_nanos(millis * 1_000_000);
+        debts.owe(2, &held, at(0));
+        debts.paid(0, &held.owner, at(5));
+        assert!(!debts.is_owed(0, &held.owner) && debts.is_owed(1, &held.owner));
+        assert!(debts.due(at(500)).0.is_empty(), "an answer may still come");
+        for sent_at in [1_000, 2_000] {
+            assert_eq!(debts.due(at(sent_at)).0.len(), 1, "sent until it is answered");
+        }
+        debts.paid(1, &held.owner, at(2_005));
+        assert!(debts.due(at(2_500)).0.is_empty());
+        assert_eq!(debts.due(at(3_005)).0.len(), 1, "once more");
+        debts.paid(1, &held.owner, at(3_010));
+        assert!(!debts.is_any());
+    }
 
     #[test]
     fn debts_are_bounded_and_those_that_end_first_go() {

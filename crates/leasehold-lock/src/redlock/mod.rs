@@ -21,6 +21,7 @@ mod debts;
 mod inspect;
 mod node;
 mod tally;
+mod under_way;
 
 use admission::Roll;
 use debts::Debts;
@@ -60,7 +61,6 @@ struct Inner {
     keys: Keys,
     clock: Clock,
     bells: Bells,
-    release: Lua,
     renew: Lua,
     /// One look at the set at a time; when the last one began.
     admission: tokio::sync::Mutex<Option<Moment>>,
@@ -117,7 +117,6 @@ impl Redlock {
                 keys: Keys::new(PREFIX_DEFAULT),
                 clock: Clock::system(),
                 bells,
-                release: Lua::new(include_str!("../redis/scripts/release.lua")),
                 renew: Lua::new(include_str!("../redis/scripts/renew.lua")),
                 admission: tokio::sync::Mutex::default(),
                 roll: Mutex::default(),
@@ -196,11 +195,11 @@ impl Inner {
 
     /// First phase, on all servers at once. Returns as soon as the outcome cannot change any more, but gives
     /// servers that are about to answer the chance to count.
-    async fn votes(&self, request: &Request<'_>, keys: &[String], args: &[&str]) -> Votes {
+    async fn votes(&self, request: &Request<'_>, locks: &[String], args: &[&str]) -> Votes {
         let time_max = node_time_max(request.ttl);
         let voters = self.voters(request.owner);
         let mut against = self.nodes.len() - voters.len();
-        let vote = |node| tokio::time::timeout(time_max, Node::vote(node, keys, args));
+        let vote = |node| tokio::time::timeout(time_max, Node::vote(node, request.owner, locks, args));
         let mut answers: FuturesUnordered<_> = voters.into_iter().map(vote).collect();
         let mut votes = Votes { voted: Vec::new(), held: None, failed: None };
         while let Some(answer) = answers.next().await {
@@ -234,14 +233,12 @@ impl Inner {
     async fn acquire(&self, request: &Request<'_>) -> Result<Attempt, StoreError> {
         let began = self.clock.now();
         let locks: Vec<String> = request.names.as_slice().iter().map(|name| self.keys.lock(name)).collect();
-        let mut keys = vec![STATE.to_owned()];
-        keys.extend_from_slice(&locks);
         let counters: Vec<String> = locks.iter().map(|lock| counter(lock)).collect();
         let ttl = request.ttl.as_millis().to_string();
         let mut args = vec![request.owner.as_str(), &ttl, self.nodes[0].members()];
         args.extend(counters.iter().map(String::as_str));
 
-        let votes = self.votes(request, &keys, &args).await;
+        let votes = self.votes(request, &locks, &args).await;
         if votes.voted.len() < self.quorum() {
             return self.outvoted(votes);
         }
@@ -249,7 +246,7 @@ impl Inner {
             Some(fences) => fences,
             None => {
                 let highest = highest(&votes.voted);
-                self.agree(request, &keys, &counters, highest, began).await?
+                self.agree(request, &locks, &counters, highest, began).await?
             }
         };
         // Whoever is granted less than a tenth of what it asked for has nothing. Nor has whoever was held up
@@ -275,7 +272,7 @@ impl Inner {
     async fn agree(
         &self,
         request: &Request<'_>,
-        keys: &[String],
+        locks: &[String],
         counters: &[String],
         mut highest: Vec<u64>,
         began: Moment,
@@ -292,7 +289,7 @@ impl Inner {
             let args = &args;
             let voters = self.voters(request.owner);
             let (mut agreed, mut against) = (0, self.nodes.len() - voters.len());
-            let raise = |node| tokio::time::timeout(time_max, Node::raise(node, keys, args));
+            let raise = |node| tokio::time::timeout(time_max, Node::raise(node, locks, args));
             let mut answers: FuturesUnordered<_> = voters.into_iter().map(raise).collect();
             while let Some(answer) = answers.next().await {
                 match answer {
@@ -321,11 +318,11 @@ impl Inner {
 
     /// Releases on one server; tells how many of the names were the owner's there.
     async fn release_on(&self, node: usize, held: &Held) -> Result<usize, StoreError> {
-        let keys: Vec<String> = held.names.as_slice().iter().map(|name| self.keys.lock(name)).collect();
-        let channels: Vec<String> = keys.iter().map(|lock| keys::channel(keys::slot(lock))).collect();
+        let locks: Vec<String> = held.names.as_slice().iter().map(|name| self.keys.lock(name)).collect();
+        let channels: Vec<String> = locks.iter().map(|lock| keys::channel(keys::slot(lock))).collect();
         let mut args = vec![held.owner.as_str(), "PUBLISH", "", ""];
         args.extend(channels.iter().map(String::as_str));
-        self.nodes[node].link.run(&self.release, &keys, &args).await
+        self.nodes[node].release(&held.owner, &locks, &args).await
     }
 
     async fn renew_on(&self, node: &Node, leases: &[Held]) -> Result<Vec<u8>, StoreError> {

@@ -7,12 +7,16 @@ use std::time::Duration;
 use redis::{ConnectionInfo, FromRedisValue, Value};
 use uuid::Uuid;
 
+use super::under_way::{LATE_MAX, UnderWay};
 use crate::clock::{Clock, Moment};
 use crate::error::StoreError;
+use crate::owner::Owner;
 use crate::redis::link::{Ears, Link, Lua, Pinned, Servers};
 
 /// Where a node keeps its counters and what it knows of itself.
 pub(crate) const STATE: &str = "leasehold:redlock";
+/// With a request's id: the request was called off.
+const CALLED_OFF: &str = "leasehold:called-off:";
 
 /// A server that may not vote is looked at this often, by whoever wants a lock.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -25,8 +29,10 @@ pub(super) struct Node {
     members: String,
     vote: Lua,
     raise: Lua,
+    release: Lua,
     look: Lua,
     admit: Lua,
+    under_way: UnderWay,
     standing: Mutex<Standing>,
 }
 
@@ -105,20 +111,53 @@ impl Node {
             members: members.to_string(),
             vote: Lua::new(include_str!("scripts/vote.lua")),
             raise: Lua::new(include_str!("scripts/raise.lua")),
+            release: Lua::new(include_str!("../redis/scripts/release.lua")),
             look: Lua::new(include_str!("scripts/look.lua")),
             admit: Lua::new(include_str!("scripts/admit.lua")),
+            under_way: UnderWay::default(),
             standing: Mutex::new(Standing { quarantine: None, may_vote: false, looked_at: None }),
         }
     }
 
     /// First phase: takes the locks here, if none is somebody else's.
-    pub(super) async fn vote(&self, keys: &[String], args: &[&str]) -> Result<Said, StoreError> {
-        self.ask(&self.vote, keys, args).await
+    pub(super) async fn vote(
+        &self,
+        owner: &Owner,
+        locks: &[String],
+        args: &[&str],
+    ) -> Result<Said, StoreError> {
+        let mut server = self.link.pinned().await?;
+        let request = self.under_way.ask(owner, server.generation());
+        let called_off = called_off(request);
+        let keys: Vec<&str> =
+            [STATE, &called_off].into_iter().chain(locks.iter().map(String::as_str)).collect();
+        let said = self.ask(&mut server, &self.vote, &keys, args).await?;
+        self.under_way.arrived(owner, request);
+        Ok(said)
     }
 
     /// Second phase: agrees to fences, if they are higher than all before.
-    pub(super) async fn raise(&self, keys: &[String], args: &[&str]) -> Result<Said, StoreError> {
-        self.ask(&self.raise, keys, args).await
+    pub(super) async fn raise(&self, locks: &[String], args: &[&str]) -> Result<Said, StoreError> {
+        let keys: Vec<&str> = [STATE].into_iter().chain(locks.iter().map(String::as_str)).collect();
+        self.ask(&mut self.link.pinned().await?, &self.raise, &keys, args).await
+    }
+
+    /// Gives the locks back here, also those that a request on its way would still take; tells how many were the owner's.
+    pub(super) async fn release(
+        &self,
+        owner: &Owner,
+        locks: &[String],
+        args: &[&str],
+    ) -> Result<usize, StoreError> {
+        let mut server = self.link.pinned().await?;
+        for request in self.under_way.may_come_after(owner, server.generation()) {
+            let mut command = redis::cmd("SET");
+            command.arg(called_off(request)).arg("").arg("PX").arg(LATE_MAX.as_millis());
+            let () = server.send(&command).await?;
+        }
+        let names = server.run(&self.release, locks, args).await?;
+        self.under_way.released(owner);
+        Ok(names)
     }
 
     pub(super) fn members(&self) -> &str {
@@ -140,8 +179,14 @@ impl Node {
         !standing.may_vote && standing.looked_at.is_none()
     }
 
-    async fn ask(&self, script: &Lua, keys: &[String], args: &[&str]) -> Result<Said, StoreError> {
-        let said = match self.link.run_if_loaded::<Vec<Value>>(script, keys, args).await? {
+    async fn ask(
+        &self,
+        server: &mut Pinned<'_>,
+        script: &Lua,
+        keys: &[&str],
+        args: &[&str],
+    ) -> Result<Said, StoreError> {
+        let said = match server.run_if_loaded::<Vec<Value>>(script, keys, args).await? {
             None => Said::Out,
             Some(answer) => read(&answer)
                 .ok_or_else(|| StoreError::Refused(format!("an unheard-of answer: {answer:?}").into()))?,
@@ -248,6 +293,10 @@ impl Node {
     fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn called_off(request: Uuid) -> String {
+    format!("{CALLED_OFF}{}", request.simple())
 }
 
 /// Whether every write is on the disk before it is answered. A server that does not tell is not believed.

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold_lock::backend::Released;
-use leasehold_lock::{Acquired, LockError, Locker};
-use leasehold_testkit::servers::{RedisServer, independent};
+use leasehold_lock::{Acquired, LockError, Locker, Redlock};
+use leasehold_testkit::servers::{Direction, FaultProxy, RedisServer, independent};
 
 use crate::support::{LONG, PATIENCE, granted, in_time, owner_on, redlock, take, until, until_within};
 
@@ -92,6 +92,46 @@ async fn pitfall_06_request_that_arrives_after_the_release_leaves_no_key() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     servers[4].resume();
     until_within(Duration::from_secs(5), "the late key is gone", async || keys(&servers[4]).is_empty()).await;
+}
+
+/// Pitfalls 5 and 6: the request is still under way over a connection that is lost, and the release over the next one
+/// overtakes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_06_request_over_a_lost_connection_that_the_release_overtook_takes_nothing() {
+    let servers = independent(5);
+    let proxy = FaultProxy::start(servers[4].address()).await;
+    let mut addresses: Vec<String> = servers[..4].iter().map(RedisServer::address).collect();
+    addresses.push(proxy.address());
+    let locker = Locker::new(Redlock::open(&format!("redlock://{}", addresses.join(","))).unwrap());
+    take(&locker, "job").await;
+    until("the last server votes, too", async || {
+        let guard = granted(locker.acquire("job").ttl(LONG).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let has_it = owner_on(&servers[4], "job").is_some();
+        guard.release().await.unwrap();
+        has_it
+    })
+    .await;
+
+    const LATE: Duration = Duration::from_secs(8);
+    proxy.delay(Direction::Requests, LATE);
+    let began = Instant::now();
+    let guard = granted(locker.acquire("late").ttl(LONG).await);
+    // Until the proxy has it.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let sent_before = proxy.traffic().request_bytes;
+    proxy.hang_up();
+    proxy.pass().await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    locker.settle(LATE).await;
+    assert!(began.elapsed() < LATE, "the release came after the request");
+    let sent = proxy.traffic().request_bytes;
+    assert!(sent > sent_before, "nothing was sent again");
+
+    tokio::time::sleep(LATE.saturating_sub(began.elapsed())).await;
+    proxy.wait_for(|traffic| traffic.request_bytes > sent).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(keys(&servers[4]), Vec::<String>::new(), "the late request took the lock");
 }
 
 /// Pitfalls 5 and 6: the same over a pause that is longer than any connection waits, with many locks.

@@ -61,6 +61,8 @@ pub struct FaultProxy {
 struct Faults {
     requests: Flow,
     answers: Flow,
+    /// How often clients were hung up on.
+    hang_ups: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -125,7 +127,7 @@ impl FaultProxy {
 
     /// Ends every fault, and closes the connections that lost bytes: TCP never goes on after a gap.
     pub async fn pass(&self) {
-        self.faults.send_replace(Faults::default());
+        self.faults.send_modify(|faults| (faults.requests, faults.answers) = Default::default());
         self.order(Order::Listen).await;
         self.wait_until(|counters| counters.gaps.load(Ordering::SeqCst) == 0).await;
     }
@@ -133,6 +135,11 @@ impl FaultProxy {
     /// Closes all connections that are open now. Returns how many that were.
     pub async fn cut(&self) -> usize {
         self.order(Order::Cut).await
+    }
+
+    /// Hangs up on the clients that are connected now. What they have sent goes on its way to the server, however late.
+    pub fn hang_up(&self) {
+        self.faults.send_modify(|faults| faults.hang_ups += 1);
     }
 
     /// Refuses new connections; those that are open stay.

@@ -49,6 +49,7 @@ pub(super) async fn relay(
 ) {
     let gaps = [Direction::Requests, Direction::Answers].map(|direction| (direction, Arc::default()));
     let open = Open::new(Arc::clone(&counters), gaps);
+    let hang_ups = faults.borrow().hang_ups;
     let Ok(server) = TcpStream::connect(target).await else { return };
     if client.set_nodelay(true).and(server.set_nodelay(true)).is_err() {
         return;
@@ -61,16 +62,38 @@ pub(super) async fn relay(
         counters: Arc::clone(&counters),
         has_gap,
     });
+    let hung_up = || async {
+        let mut faults = faults.clone();
+        let _ = faults.wait_for(|faults| faults.hang_ups != hang_ups).await;
+    };
+    let answers = async {
+        tokio::select! {
+            ended = answers.run(from_server, to_client, std::future::pending()) => ended,
+            () = hung_up() => Ok(()),
+        }
+    };
     tokio::select! {
-        _ = async { tokio::try_join!(requests.run(from_client, to_server), answers.run(from_server, to_client)) } => {}
+        _ = async { tokio::try_join!(requests.run(from_client, to_server, hung_up()), answers) } => {}
         () = healed_after_gap(faults.clone(), &open.gaps) => {}
     }
 }
 
 impl Pipe {
-    async fn run(self, reader: OwnedReadHalf, writer: OwnedWriteHalf) -> io::Result<()> {
+    /// Takes from the reader until it ends or `no_more` comes, and delivers all of that.
+    async fn run(
+        self,
+        reader: OwnedReadHalf,
+        writer: OwnedWriteHalf,
+        no_more: impl Future<Output = ()>,
+    ) -> io::Result<()> {
         let (pieces, arriving) = mpsc::channel(PIECES_MAX);
-        tokio::try_join!(self.take(reader, pieces), self.deliver(writer, arriving)).map(|_| ())
+        let taking = async {
+            tokio::select! {
+                ended = self.take(reader, pieces) => ended,
+                () = no_more => Ok(()),
+            }
+        };
+        tokio::try_join!(taking, self.deliver(writer, arriving)).map(|_| ())
     }
 
     async fn take(&self, mut reader: OwnedReadHalf, pieces: mpsc::Sender<Piece>) -> io::Result<()> {

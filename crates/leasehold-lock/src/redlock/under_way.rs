@@ -1,0 +1,104 @@
+//! Requests for a vote that a server may not have seen yet.
+//!
+//! What went over a connection that is lost may reach the server after the release, which goes over the next one: it would
+//! be a lock that nobody gives back. So each request has an id, and a release over another connection calls it off first.
+//! (Over the same connection the release comes after it.)
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use crate::owner::Owner;
+
+/// Nothing arrives later than this: a system that was told to close a connection gives up sending before.
+pub(super) const LATE_MAX: Duration = Duration::from_secs(120);
+/// Beyond so many owners, only those are kept whose requests may still arrive, and then no more are noted.
+const OWNERS_MAX: usize = 10_000;
+
+/// What one server was asked.
+#[derive(Debug, Default)]
+pub(super) struct UnderWay {
+    asked: Mutex<HashMap<Owner, Vec<Asked>>>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    id: Uuid,
+    connection: u64,
+    at: Instant,
+}
+
+impl UnderWay {
+    /// Notes a request, and gives it an id.
+    pub(super) fn ask(&self, owner: &Owner, connection: u64) -> Uuid {
+        let asked = Asked { id: Uuid::new_v4(), connection, at: Instant::now() };
+        let id = asked.id;
+        let mut owners = self.owners();
+        if owners.len() >= OWNERS_MAX {
+            owners.retain(|_, requests| requests.iter().any(|asked| asked.at.elapsed() < LATE_MAX));
+        }
+        if owners.len() < OWNERS_MAX || owners.contains_key(owner) {
+            owners.entry(owner.clone()).or_default().push(asked);
+        }
+        id
+    }
+
+    /// The server has answered a request.
+    pub(super) fn arrived(&self, owner: &Owner, id: Uuid) {
+        let mut owners = self.owners();
+        if let Some(requests) = owners.get_mut(owner) {
+            requests.retain(|asked| asked.id != id);
+            if requests.is_empty() {
+                owners.remove(owner);
+            }
+        }
+    }
+
+    /// The requests that may arrive after what goes over this connection.
+    pub(super) fn may_come_after(&self, owner: &Owner, connection: u64) -> Vec<Uuid> {
+        let owners = self.owners();
+        let requests = owners.get(owner).map(Vec::as_slice).unwrap_or_default();
+        requests.iter().filter(|asked| asked.connection != connection).map(|asked| asked.id).collect()
+    }
+
+    /// The server has answered the owner's release: all its requests came before it, or were called off.
+    pub(super) fn released(&self, owner: &Owner) {
+        self.owners().remove(owner);
+    }
+
+    fn owners(&self) -> MutexGuard<'_, HashMap<Owner, Vec<Asked>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_over_another_connection_without_an_answer_is_called_off() {
+        let (under_way, owner) = (UnderWay::default(), Owner::random(None));
+        let (answered, unanswered) = (under_way.ask(&owner, 1), under_way.ask(&owner, 1));
+        under_way.arrived(&owner, answered);
+        assert!(under_way.may_come_after(&owner, 1).is_empty());
+        assert_eq!(under_way.may_come_after(&owner, 2), [unanswered]);
+        under_way.released(&owner);
+        assert!(under_way.may_come_after(&owner, 2).is_empty());
+    }
+
+    #[test]
+    fn owners_are_bounded() {
+        let under_way = UnderWay::default();
+        let (first, last) = (Owner::random(None), Owner::random(None));
+        under_way.ask(&first, 1);
+        for _ in 0..OWNERS_MAX {
+            under_way.ask(&Owner::random(None), 1);
+        }
+        under_way.ask(&last, 1);
+        assert_eq!(under_way.owners().len(), OWNERS_MAX);
+        assert!(under_way.may_come_after(&last, 2).is_empty(), "one more than fit");
+        assert_eq!(under_way.may_come_after(&first, 2).len(), 1);
+    }
+}
