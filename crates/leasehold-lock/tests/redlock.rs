@@ -12,12 +12,11 @@ fn over(servers: &[RedisServer]) -> Redlock {
     Redlock::open(&format!("redlock://{}", addresses.join(","))).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_servers_keep_the_promises() {
+leasehold_testkit::lock_suite!(async {
     let servers = independent(5);
-    let store: Store = Arc::new(over(&servers));
-    keep_all(&store).await;
-}
+    let store = over(&servers);
+    (servers, store)
+});
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_is_a_set_too_and_has_fences() {

@@ -13,12 +13,14 @@ fn url(sentinel: &RedisSentinel) -> String {
     format!("redis-sentinel://{}/{}", sentinel.sentinel_addresses().join(","), sentinel.master_name())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinel_keeps_the_promises_of_a_lease() {
-    let sentinel = RedisSentinel::start();
-    let redis = Redis::open(&url(&sentinel)).unwrap().with_claim_time(Duration::from_secs(1));
-    let store: Store = Arc::new(redis);
-    keep_all(&store).await;
+mod promises {
+    use super::*;
+
+    leasehold_testkit::lock_suite!(async {
+        let sentinel = RedisSentinel::start();
+        let redis = Redis::open(&url(&sentinel)).unwrap().with_claim_time(Duration::from_secs(1));
+        (sentinel, redis)
+    });
 }
 
 /// With epochs, also over failovers, of which each forgets what the dead master had not yet passed on.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_lock::doctor::{Level, examine};
 use leasehold_lock::{Redis, Redlock, StoreOptions};
-use leasehold_testkit::lock_suite::{Store, keep_all};
+use leasehold_testkit::lock_suite::{Store, keep_one_of_each_kind};
 use leasehold_testkit::servers::{Authority, RedisCluster, RedisServer};
 
 use crate::support::{levels, trusting};
@@ -17,7 +17,7 @@ async fn one_server_keeps_the_promises_of_a_lease() {
     let address = format!("{}?{}", server.tls_address(), trusting(&authority.ca_file()));
     let redis = Redis::open(&format!("rediss://{address}")).unwrap();
     let store: Store = Arc::new(redis.with_claim_time(Duration::from_secs(1)));
-    keep_all(&store).await;
+    keep_one_of_each_kind(&store).await;
     // The other scheme means the same.
     for scheme in ["rediss", "valkeys"] {
         let report = examine(&format!("{scheme}://{address}"), &StoreOptions::default()).await.unwrap();
@@ -33,7 +33,7 @@ async fn cluster_keeps_the_promises_of_a_lease() {
     let url = format!("rediss-cluster://{nodes}?{}", trusting(&authority.ca_file()));
     let redis = Redis::open(&url).unwrap().with_claim_time(Duration::from_secs(1));
     let store: Store = Arc::new(redis);
-    keep_all(&store).await;
+    keep_one_of_each_kind(&store).await;
     let report = examine(&url, &StoreOptions::default()).await.unwrap();
     assert_eq!(levels(&report, "encryption"), [Level::Ok; 3], "one for each master: {report:#?}");
 }
@@ -45,7 +45,7 @@ async fn independent_servers_keep_the_promises_of_a_fence() {
     let addresses: Vec<String> = servers.iter().map(RedisServer::tls_address).collect();
     let url = format!("redlocks://{}?{}", addresses.join(","), trusting(&authority.ca_file()));
     let store: Store = Arc::new(Redlock::open(&url).unwrap());
-    keep_all(&store).await;
+    keep_one_of_each_kind(&store).await;
     let report = examine(&url, &StoreOptions::default()).await.unwrap();
     assert_eq!(levels(&report, "encryption"), [Level::Ok; 3], "{report:#?}");
 }

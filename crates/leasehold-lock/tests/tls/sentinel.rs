@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_lock::doctor::{Level, examine};
 use leasehold_lock::{LockError, Redis, StoreOptions};
-use leasehold_testkit::lock_suite::{Store, keep_all};
+use leasehold_testkit::lock_suite::{Store, keep_one_of_each_kind};
 use leasehold_testkit::servers::{Authority, RedisSentinel};
 
 use crate::support::{levels, refused, told, trusting};
@@ -27,7 +27,7 @@ async fn sentinels_with_passwords_keep_the_promises_by_tls() {
     let redis = Redis::open(&url(OF_MASTER, OF_SENTINELS)).unwrap();
     assert!(!format!("{redis:?}").contains(OF_MASTER) && !format!("{redis:?}").contains(OF_SENTINELS));
     let store: Store = Arc::new(redis.with_claim_time(Duration::from_secs(1)));
-    keep_all(&store).await;
+    keep_one_of_each_kind(&store).await;
 
     let report = examine(&url(OF_MASTER, OF_SENTINELS), &StoreOptions::default()).await.unwrap();
     assert_eq!(levels(&report, "encryption"), [Level::Ok; 4], "three Sentinels and the master: {report:#?}");
@@ -49,7 +49,7 @@ async fn sentinels_with_passwords_are_asked_in_the_clear_too() {
     let url = format!("redis-sentinel://:{OF_MASTER}@{sentinels}/{name}?sentinel_password={OF_SENTINELS}");
     let redis = Redis::open(&url).unwrap().with_claim_time(Duration::from_secs(1));
     let store: Store = Arc::new(redis);
-    keep_all(&store).await;
+    keep_one_of_each_kind(&store).await;
     let report = examine(&url, &StoreOptions::default()).await.unwrap();
     assert_eq!(levels(&report, "encryption"), [Level::Ok; 4], "all on this machine: {report:#?}");
 }

@@ -14,11 +14,11 @@ fn locker(store: &Store) -> Locker {
 /// A short lease is held for long by renewing it.
 pub async fn guard_is_renewed_beyond_its_length(store: Store) {
     let (name, locker) = (name("renewed"), locker(&store));
-    let length = Duration::from_millis(600);
+    let length = Duration::from_millis(1_500);
     let guard = locker.acquire(names(&name)).ttl(length).await.unwrap().granted().expect("free");
     let (first_deadline, clock) = (guard.deadline(), Clock::system());
     assert!(first_deadline < clock.now() + length, "it could go on beyond the lease");
-    let until = Instant::now() + length * 4;
+    let until = Instant::now() + length * 2;
     while Instant::now() < until {
         assert_eq!(guard.state(), LeaseState::Held);
         // With a long one, because a set of servers waits for answers as long as a lease is worth it.
@@ -70,18 +70,29 @@ pub async fn renewal_stops_at_the_cap_and_the_holder_is_told_before_the_end(stor
     is_free_within(&store, &name, PATIENCE).await;
 }
 
-/// Work is over before the next owner begins.
+/// Work is over before the next owner begins. A machine that stands still for longer than the margin at the end of a lease
+/// is a fence's business: such a round tells nothing, and there is another one with a longer lease.
 pub async fn run_cancels_the_work_before_anybody_else_can_have_the_lock(store: Store) {
+    const ROUNDS: u32 = 5;
     let (name, locker) = (name("run"), locker(&store));
-    let length = Duration::from_secs(1);
-    let acquired = locker.acquire(names(&name)).ttl(length).no_renewal().await.unwrap();
-    let guard = acquired.granted().expect("free");
-    let work = std::future::pending::<()>();
-    assert!(matches!(guard.run(work).await, Err(LockError::Lost { .. })));
-    // The work has been dropped by now. The lock is still nobody else's.
-    let attempt = ask(&store, &held(&names(&name), &owner(), LONG)).await;
-    assert!(matches!(attempt, Attempt::Busy(_)), "another owner was let in before the work was stopped");
-    assert_eq!(guard.run(async { 1 }).await.ok(), None, "work begins after the loss");
+    for round in 0..ROUNDS {
+        let length = Duration::from_secs(1 << round);
+        let began = Instant::now();
+        let acquired = locker.acquire(names(&name)).ttl(length).no_renewal().wait(PATIENCE).await.unwrap();
+        let guard = acquired.granted().expect("free");
+        let work = std::future::pending::<()>();
+        assert!(matches!(guard.run(work).await, Err(LockError::Lost { .. })));
+        // The work has been dropped by now. The lock is still nobody else's.
+        let next = held(&names(&name), &owner(), LONG);
+        let attempt = ask(&store, &next).await;
+        assert_eq!(guard.run(async { 1 }).await.ok(), None, "work begins after the loss");
+        if matches!(attempt, Attempt::Busy(_)) {
+            return;
+        }
+        assert!(began.elapsed() >= length, "another owner was let in before the end of the lease");
+        store.release(&next).await.unwrap();
+    }
+    panic!("the work was stopped too late {ROUNDS} times in a row");
 }
 
 /// A lease can be handed to somebody who knows its owner.
