@@ -12,7 +12,10 @@ pub(crate) fn all(arguments: &[String]) -> Result<()> {
     let begun = Instant::now();
     packages::ensure()?;
     if on_path("cargo-nextest") {
-        run(cargo(["nextest", "run", "--workspace", "--locked"]).args(arguments))?;
+        let mut tests = cargo(["nextest", "run", "--workspace", "--locked"]);
+        // One more than there are cores: a test of locks waits more than it computes.
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        run(tests.arg(format!("--test-threads={}", cores + 1)).args(arguments))?;
     } else {
         // `--tests` leaves out the doc tests, which are the next step, and the examples, which a test runs. One test at a
         // time, because clusters of servers must not be started beside each other, see .config/nextest.toml.
