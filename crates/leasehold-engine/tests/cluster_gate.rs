@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use leasehold_core::*;
 use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
-use leasehold_testkit::servers::{Postgres, RedisCluster, RedisSentinel, RedisServer};
+use leasehold_testkit::servers::{ClusterNode, Postgres, RedisCluster, RedisSentinel, RedisServer};
 use tokio::task::JoinSet;
 
 /// A database on a server that several share, behind the same gate.
@@ -245,6 +245,80 @@ async fn several_sections_are_claimed_all_or_none() {
     assert_eq!(house.refused(), 2);
     hold(&house.other, house.seats(&[0, 13])).await;
     house.close().await;
+}
+
+/// The same where the sections are on different servers, also while one of these stands still: what was claimed elsewhere
+/// is given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_sections_on_different_nodes_are_claimed_all_or_none_behind_a_gate_of_a_cluster() {
+    const SECTIONS: u32 = 6;
+    const SEATS: u32 = 10;
+    let (ledger, mut cluster, key) = (Postgres::start(), RedisCluster::start(), SecretKey::random());
+    let gate = cluster.url();
+    let (one, other) = (open(&ledger.url(), &gate, &key).await, open(&ledger.url(), &gate, &key).await);
+    let sections: Vec<_> =
+        (0..SECTIONS).map(|number| (Name::parse(&format!("S{number}")).unwrap(), 1, SEATS)).collect();
+    let create = Command::CreateEvent(CreateEvent {
+        id: Name::parse("gala").unwrap(),
+        name: Text::parse("Gala").unwrap(),
+        layout: Arc::new(Layout::grid(&sections).unwrap()),
+        pools: Vec::new(),
+        policy: Policy::default(),
+    });
+    let venue = one.execute(Request::new(create)).await.unwrap().venue;
+    other.venue("gala").await.unwrap().expect("the event");
+    let seats = |seats: &[u32]| {
+        let items = seats.iter().map(|seat| ItemRequest::Seat(SeatNo(*seat))).collect();
+        hold_items(&venue, items, LONG_MS)
+    };
+    let first_of = |section: u32| section * SEATS;
+    // One seat of each section at once: in all slots, on all servers.
+    let all: Vec<u32> = (0..SECTIONS).map(first_of).collect();
+    hold(&one, seats(&all)).await;
+    let entries = |cluster: &RedisCluster| -> Vec<(ClusterNode, Vec<String>)> {
+        let of_master = |node| (node, cluster.server(node).command::<Vec<String>>(&["KEYS", "*:seats"]));
+        cluster.masters().into_iter().map(of_master).filter(|(_, keys)| !keys.is_empty()).collect()
+    };
+    let spread = entries(&cluster);
+    assert!(spread.len() > 1, "all sections are on one server");
+    assert_eq!(spread.iter().map(|(_, keys)| keys.len()).sum::<usize>(), SECTIONS as usize);
+
+    // The seat in every other section is free, and stays so when one is not.
+    for taken_in in 0..SECTIONS {
+        let wanted = |section| first_of(section) + u32::from(section != taken_in);
+        let wanted: Vec<u32> = (0..SECTIONS).map(wanted).collect();
+        for engine in [&one, &other] {
+            assert_eq!(refusal(engine.execute(seats(&wanted)).await), taken(&[first_of(taken_in)]));
+        }
+    }
+    assert_eq!(gate_of(&one).refused.get() + gate_of(&other).refused.get(), u64::from(2 * SECTIONS));
+    hold(&other, seats(&all.iter().map(|seat| seat + 1).collect::<Vec<_>>())).await;
+    let claims = |cluster: &RedisCluster| -> usize {
+        let of_key = |node, key: &String| cluster.server(node).command::<Vec<String>>(&["HVALS", key]);
+        let entries = entries(cluster).into_iter();
+        let entries =
+            entries.flat_map(|(node, keys)| keys.into_iter().flat_map(move |key| of_key(node, &key)));
+        entries.filter(|entry| entry.contains(" c ")).count()
+    };
+    until("no claim is left", async || claims(&cluster) == 0).await;
+
+    // One server says nothing, for less time than its replica waits: the ledger decides, and refuses.
+    let (silent, keys) = spread[0].clone();
+    let is_there = |section: u32| keys.iter().any(|key| key.contains(&format!("S{section}")));
+    let reached = (0..SECTIONS).find(|section| !is_there(*section)).expect("it is elsewhere");
+    let wanted: Vec<u32> =
+        all.iter().map(|seat| if *seat == first_of(reached) { *seat } else { seat + 2 }).collect();
+    cluster.server_mut(silent).pause();
+    let told = refusal(one.execute(seats(&wanted)).await);
+    cluster.server_mut(silent).resume();
+    assert_eq!(told, taken(&[first_of(reached)]));
+    until("no claim is left", async || claims(&cluster) == 0).await;
+    hold(&other, seats(&all.iter().map(|seat| seat + 2).collect::<Vec<_>>())).await;
+    for engine in [one, other] {
+        engine.close().await;
+    }
+    let report = check_ledger(&ledger.url()).await.expect("the ledger can be checked");
+    assert_eq!(report.problems, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

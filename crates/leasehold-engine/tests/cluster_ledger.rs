@@ -554,6 +554,10 @@ async fn however_many_ask_a_ledger_that_stands_still_nobody_waits_for_the_others
     bench.server.pause();
     let began = Instant::now();
     let behind: Vec<_> = (2..ASKING).map(|scope| write(&bench, scope)).collect();
+    // Somebody is gone before it is turned away.
+    let gone = bench.ask(hold_seat(&venue, 1, LONG_MS));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    gone.abort();
     // Nobody has read from it so far, so there is no connection to do so.
     let readers: Vec<_> = (0..ASKING)
         .map(|_| {
@@ -576,5 +580,12 @@ async fn however_many_ask_a_ledger_that_stands_still_nobody_waits_for_the_others
     assert!(began.elapsed() < TOLD_WITHIN, "{:?}", began.elapsed());
     bench.server.resume();
     drop(locked);
+    let next = async || bench.ask(hold_seat(&venue, 1, LONG_MS)).await.unwrap();
+    until("the seat is had, and was not kept for whoever was gone", async || match next().await {
+        Ok(_) => true,
+        Err(EngineError::Refused(refusal)) => panic!("{refusal:?}"),
+        Err(_) => false,
+    })
+    .await;
     bench.finish().await;
 }

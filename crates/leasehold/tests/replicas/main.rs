@@ -3,6 +3,7 @@
 //! Each fault has a sale of its own ([`round::Round`]), judged by the independent checker from requests and answers
 //! alone, and each test fails as well when its fault hit nothing.
 
+mod buyers;
 mod gate;
 mod gate_connection;
 mod late;

@@ -41,25 +41,29 @@ pub(crate) struct Round {
 impl Round {
     /// Opens a sale and lets the buyers work for a moment.
     pub(crate) async fn begin(name: &str, replicas: &Replicas) -> Self {
-        Self::open(replicas, shop(name), Duration::from_secs(10)).await
+        Self::open(replicas.addresses(), shop(name), Duration::from_secs(10)).await
     }
 
     /// The same with buyers who soon ask another server when no answer comes, and hold nothing for long.
     pub(crate) async fn begin_hurried(name: &str, replicas: &Replicas) -> Self {
+        Self::begin_hurried_at(name, replicas.addresses()).await
+    }
+
+    /// The same with buyers who find the servers at other addresses.
+    pub(crate) async fn begin_hurried_at(name: &str, addresses: Vec<String>) -> Self {
         let hold_ms_max = SHORT_HOLD.as_millis() as u64;
-        Self::open(replicas, Shop { hold_ms_max, ..shop(name) }, LITTLE_PATIENCE).await
+        Self::open(addresses, Shop { hold_ms_max, ..shop(name) }, LITTLE_PATIENCE).await
     }
 
     /// The same with buyers who wait for every answer, however long it takes.
     pub(crate) async fn begin_patient(name: &str, replicas: &Replicas) -> Self {
-        Self::open(replicas, shop(name), Duration::from_secs(120)).await
+        Self::open(replicas.addresses(), shop(name), Duration::from_secs(120)).await
     }
 
-    async fn open(replicas: &Replicas, shop: Shop, patience: Duration) -> Self {
+    async fn open(addresses: Vec<String>, shop: Shop, patience: Duration) -> Self {
         let history = History::new();
         let seed = Random::seed_of_this_run(&shop.event);
         let workload = Workload::new(seed, BUYERS, shop.clone(), &history).with_patience(patience);
-        let addresses = replicas.addresses();
         let mut event = shop.create_event();
         event.pools.push(PoolSpec { id: PROBED.to_owned(), capacity: 100 });
         Desk::new(&addresses[0], 0, &history).create_event(&event).await;
