@@ -5,16 +5,23 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use leasehold_engine::{DataFile, SecretKey};
+use leasehold_engine::{DataFile, OpenError, SecretKey};
+
+use crate::lock_store;
+
+/// How often a file that is in use is tried.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What `leasehold migrate` can be told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  leasehold migrate ./leasehold.db --to postgres://shop@db/shop --secret-key-file leasehold.key
+  leasehold migrate ./leasehold.db --to postgres://shop@db/shop --secret-key-file leasehold.key --wait 10m
 
-The server of the file must be stopped, and the ledger empty. Ids, hold secrets, fences, the log and
+The ledger must be empty. The file's server goes on selling until you stop it: with --wait this looks at
+the ledger, and moves the file in the moment that its server has stopped. Ids, hold secrets, fences, the log and
 answers under idempotency keys stay what they are. Everything is moved, or nothing; after that no
 server starts on the file any more. Leases of locks are not moved.
 
@@ -30,16 +37,22 @@ pub(crate) struct MigrateArgs {
     /// Where to write the key that the file's hold secrets are made with, for the servers on the ledger
     #[arg(long, env = "LEASEHOLD_SECRET_KEY_FILE", value_name = "FILE")]
     secret_key_file: PathBuf,
+
+    /// How long to wait for the file's server to stop, such as 10m
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = lock_store::wait)]
+    wait: Duration,
 }
 
 pub(crate) async fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
-    let file = DataFile::open(&args.data)?;
+    let file = open(args).await?;
+    let begun = Instant::now();
     // First, so that there is no ledger whose key nobody has.
     write_key(file.key(), &args.secret_key_file)?;
     let moved = file.move_into(&args.to).await?;
     println!(
-        "{} is in the ledger: {} events, {} holds, {} bookings, {} log entries, {} remembered answers",
+        "{} is in the ledger after {:.1} s: {} events, {} holds, {} bookings, {} log entries, {} remembered answers",
         args.data.display(),
+        begun.elapsed().as_secs_f64(),
         moved.events,
         moved.holds,
         moved.bookings,
@@ -51,6 +64,24 @@ pub(crate) async fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
         args.secret_key_file.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the file, as soon as no server uses it.
+async fn open(args: &MigrateArgs) -> anyhow::Result<DataFile> {
+    let begun = Instant::now();
+    let mut is_prepared = false;
+    loop {
+        match DataFile::open(&args.data) {
+            Err(OpenError::InUse { .. }) if begun.elapsed() < args.wait => {}
+            opened => return Ok(opened?),
+        }
+        if !is_prepared {
+            DataFile::prepare(&args.to).await?;
+            println!("the ledger is ready; stop the server of {} now", args.data.display());
+            is_prepared = true;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Writes the key for this user alone. A file that has it already is as good; one with another key is not touched.

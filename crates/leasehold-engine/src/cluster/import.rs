@@ -9,7 +9,7 @@ use leasehold_core::{Event, Kind, PoolCounts, PoolNo, SeatNo, Timestamp};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::connection::{self, CallError};
+use super::connection::{self, CallError, Driver};
 use super::migrate::{MigrateError, migrate};
 use super::part::{Images, kind_number, owner_id, retention};
 use super::remembered::to_hex;
@@ -79,17 +79,16 @@ impl DataFile {
         &self.0.key
     }
 
+    /// Looks at the ledger that a file is to be moved into, and makes its tables: whatever is wrong with it is better known
+    /// before the file's server is stopped.
+    pub async fn prepare(url: &str) -> Result<(), MoveError> {
+        let (client, _driver) = begin_on(url).await?;
+        begin_empty(&client).await.map(|_| ())
+    }
+
     /// Moves everything into the ledger at this address, and marks the file so that no server starts on it again.
     pub async fn move_into(self, url: &str) -> Result<Moved, MoveError> {
-        let database = database_at(url)?;
-        migrate(&database).await.map_err(|error| match error {
-            MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
-            MigrateError::Call(error) => unusable(error),
-        })?;
-        let (client, _driver) = connection::patient(&database).await.map_err(unusable)?;
-        // Dropped with the connection, and undone, if anything goes wrong.
-        let begin = "SET synchronous_commit = on; BEGIN";
-        client.batch_execute(begin).await.map_err(|error| unusable(error.into()))?;
+        let (client, _driver) = begin_on(url).await?;
         let moved = self.write(&client).await?;
         client.batch_execute("COMMIT").await.map_err(|error| unusable(error.into()))?;
         self.0.mark_moved()?;
@@ -97,10 +96,7 @@ impl DataFile {
     }
 
     async fn write(&self, client: &Client) -> Result<Moved, MoveError> {
-        let begun = begin(client).await.map_err(unusable)?;
-        if begun.events > 0 {
-            return Err(MoveError::NotEmpty(begun.events));
-        }
+        let begun = begin_empty(client).await?;
         let code = key_code(&self.0.key);
         if begun.key_check.is_some_and(|known| known != code) {
             return Err(OpenLedgerError::OtherKey.into());
@@ -192,16 +188,31 @@ impl DataFile {
 
 /// What an empty ledger says.
 struct Begun {
-    events: i32,
     key_check: Option<Vec<u8>>,
     now: Timestamp,
 }
 
-/// Locks the ledger: no server creates an event meanwhile.
-async fn begin(client: &Client) -> Result<Begun, CallError> {
+/// A transaction on a ledger that has its tables. It is dropped with the connection, and undone, if anything goes wrong.
+async fn begin_on(url: &str) -> Result<(Client, Driver), MoveError> {
+    let database = database_at(url)?;
+    migrate(&database).await.map_err(|error| match error {
+        MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
+        MigrateError::Call(error) => unusable(error),
+    })?;
+    let (client, driver) = connection::patient(&database).await.map_err(unusable)?;
+    let begin = "SET synchronous_commit = on; BEGIN";
+    client.batch_execute(begin).await.map_err(|error| unusable(error.into()))?;
+    Ok((client, driver))
+}
+
+/// Locks a ledger without events: no server creates one meanwhile.
+async fn begin_empty(client: &Client) -> Result<Begun, MoveError> {
     let sql = "SELECT events, key_check, leasehold.now_ms() FROM leasehold.ledger FOR UPDATE";
-    let row = client.query_one(sql, &[]).await?;
-    Ok(Begun { events: row.get(0), key_check: row.get(1), now: time(row.get(2)) })
+    let row = client.query_one(sql, &[]).await.map_err(|error| unusable(error.into()))?;
+    match row.get(0) {
+        0 => Ok(Begun { key_check: row.get(1), now: time(row.get(2)) }),
+        events => Err(MoveError::NotEmpty(events)),
+    }
 }
 
 /// The event as if it were new, under the number it has, without an entry in the log.

@@ -8,6 +8,7 @@ mod gate;
 mod gate_connection;
 mod late;
 mod ledger;
+mod moved;
 mod processes;
 mod replicas;
 mod round;

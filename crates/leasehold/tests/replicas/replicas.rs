@@ -30,8 +30,12 @@ pub(crate) fn gated(ledger: &str, gate: &str) -> Launch {
 impl Replicas {
     /// Starts them, each as `launch_of` its number says.
     pub(crate) fn start(launch_of: impl Fn(usize) -> Launch) -> Self {
-        let started = (0..REPLICAS).map(|number| {
-            let launch = launch_of(number);
+        Self::of((0..REPLICAS).map(launch_of).collect())
+    }
+
+    /// Starts these.
+    pub(crate) fn of(launches: Vec<Launch>) -> Self {
+        let started = launches.into_iter().map(|launch| {
             let server = launch.start();
             let launch = launch.at(server.address());
             (server, launch)
