@@ -204,7 +204,7 @@ impl Pursuit {
         registry.watch_over(&tenure, tenure.renews_at(sent));
         self.core.meters.granted.inc();
         self.core.meters.wait_seconds.observe(now.since(began).as_secs_f64());
-        Some(Guard::new(self.core.clone(), tenure))
+        Some(Guard::new(self.core.clone(), tenure, self.unsure))
     }
 }
 

@@ -22,6 +22,8 @@ use crate::owner::Owner;
 pub struct Guard {
     core: Arc<Core>,
     tenure: Arc<Tenure>,
+    /// A request for it had no answer, and may still be on its way.
+    unsure: bool,
     on_drop: OnDrop,
 }
 
@@ -36,8 +38,8 @@ enum OnDrop {
 }
 
 impl Guard {
-    pub(super) fn new(core: Arc<Core>, tenure: Arc<Tenure>) -> Self {
-        Self { core, tenure, on_drop: OnDrop::GiveBack }
+    pub(super) fn new(core: Arc<Core>, tenure: Arc<Tenure>, unsure: bool) -> Self {
+        Self { core, tenure, unsure, on_drop: OnDrop::GiveBack }
     }
 
     /// What is locked.
@@ -220,9 +222,18 @@ impl Drop for Guard {
         let time = now.since(self.tenure.since);
         self.core.meters.held(time);
         self.core.advice.note(self.tenure.held.names.first().class(), time);
-        if self.on_drop == OnDrop::GiveBack {
-            self.core.registry.forget(&self.tenure);
-            self.core.registry.give_back(Release::granted(self.tenure.held.clone(), now));
+        let held = || self.tenure.held.clone();
+        match self.on_drop {
+            // Also after an answer: what is on its way may take the lock after it.
+            OnDrop::GiveBack | OnDrop::Released if self.unsure => {
+                self.core.registry.forget(&self.tenure);
+                self.core.registry.give_back(Release::abandoned(held(), now));
+            }
+            OnDrop::GiveBack => {
+                self.core.registry.forget(&self.tenure);
+                self.core.registry.give_back(Release::granted(held(), now));
+            }
+            OnDrop::Released | OnDrop::Detached => {}
         }
     }
 }

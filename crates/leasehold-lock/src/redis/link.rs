@@ -9,7 +9,7 @@
 //! also used for commands, every answer after that would go to the wrong caller.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -74,13 +74,23 @@ pub struct Link {
     connection: Mutex<Option<(u64, Connection)>>,
     /// When a server last answered, or the connection was made.
     answered_at: Mutex<Instant>,
-    connecting: tokio::sync::Mutex<u64>,
+    connecting: tokio::sync::Mutex<Connecting>,
+    /// How often one of a cluster's connections for commands was lost.
+    losses: Arc<AtomicU64>,
     ears: Ears,
     channels: Arc<Channels>,
     /// Nobody subscribes while channels are left: of the two, whichever comes last counts.
     subscribing: tokio::sync::RwLock<()>,
     /// Of a cluster only.
     listening: tokio::sync::Mutex<Option<Connection>>,
+}
+
+/// Who connects: one at a time.
+#[derive(Debug, Default)]
+struct Connecting {
+    generation: u64,
+    /// When the last attempt ended in vain, and why.
+    failed: Option<(Instant, StoreError)>,
 }
 
 /// The channels that this process hears.
@@ -123,7 +133,8 @@ impl Link {
             servers,
             connection: Mutex::default(),
             answered_at: Mutex::new(Instant::now()),
-            connecting: tokio::sync::Mutex::new(0),
+            connecting: tokio::sync::Mutex::default(),
+            losses: Arc::default(),
             ears,
             channels: Arc::default(),
             subscribing: tokio::sync::RwLock::default(),
@@ -187,6 +198,18 @@ impl Link {
             }
         };
         self.understood(answer, generation)
+    }
+
+    /// For [`may_be_repeated`](Self::may_be_repeated).
+    pub(super) fn moment(&self) -> (Instant, u64) {
+        (Instant::now(), self.losses.load(Ordering::Acquire))
+    }
+
+    /// Whether an answer may be that to a repetition of what was sent since then. A cluster's client sends again when it has
+    /// had no answer for long, or lost a connection, and does not tell.
+    pub(super) fn may_be_repeated(&self, (sent, losses): (Instant, u64)) -> bool {
+        self.is_cluster()
+            && (sent.elapsed() >= ANSWER_TIME_MAX || self.losses.load(Ordering::Acquire) != losses)
     }
 
     /// Runs a script, and gives the server its text when it does not know it.
@@ -294,11 +317,34 @@ impl Link {
         if let Some(connected) = &*self.current() {
             return Ok(connected.clone());
         }
-        let mut generation = self.connecting.lock().await;
+        let asked = Instant::now();
+        let mut connecting = self.connecting.lock().await;
         if let Some(connected) = &*self.current() {
             return Ok(connected.clone());
         }
-        *generation += 1;
+        // Whoever waited while somebody tried in vain does not try after that one: many would wait for each other.
+        if let Some((at, error)) = &connecting.failed
+            && *at >= asked
+        {
+            return Err(error.to_another());
+        }
+        connecting.generation += 1;
+        match self.connect_and_listen().await {
+            Ok(connection) => {
+                let connected = (connecting.generation, connection);
+                *self.current() = Some(connected.clone());
+                Ok(connected)
+            }
+            Err(error) => {
+                connecting.failed = Some((Instant::now(), error.to_another()));
+                Err(error)
+            }
+        }
+    }
+
+    /// A connection that hears what is waited for, before anybody can use it: whoever waits relies on being told, and who
+    /// connects may be gone in the middle of it.
+    async fn connect_and_listen(&self) -> Result<Connection, StoreError> {
         let connecting = tokio::time::timeout(CONNECT_TIME_MAX * 2, self.connect());
         let connection = match connecting.await {
             Ok(connection) => connection.map_err(failure)?,
@@ -310,7 +356,6 @@ impl Link {
             true => Vec::new(),
             false => self.channels().iter().cloned().collect(),
         };
-        // Before anybody can use it: whoever waits relies on being told, and this caller may be gone in the middle of it.
         for channel in resumed {
             match connection.clone().subscribe(&channel).await {
                 // The rights were taken away meanwhile; looking has to do.
@@ -320,8 +365,7 @@ impl Link {
                 subscribed => subscribed.map_err(failure)?,
             }
         }
-        *self.current() = Some((*generation, connection.clone()));
-        Ok((*generation, connection))
+        Ok(connection)
     }
 
     async fn connect(&self) -> RedisResult<Connection> {
@@ -338,8 +382,14 @@ impl Link {
                 Ok(Connection::One(client.get_async_connection_with_config(&config).await?))
             }
             Servers::Cluster { nodes, transport } => {
-                let client = cluster(nodes, transport).build()?;
-                Ok(Connection::Cluster(client.get_async_connection().await?))
+                let losses = self.losses.clone();
+                let client = cluster(nodes, transport).push_sender(move |push: PushInfo| {
+                    if push.kind == PushKind::Disconnection {
+                        losses.fetch_add(1, Ordering::AcqRel);
+                    }
+                    Ok::<(), redis::aio::SendError>(())
+                });
+                Ok(Connection::Cluster(client.build()?.get_async_connection().await?))
             }
         }
     }

@@ -116,7 +116,11 @@ impl Redis {
             alive_ms: ALIVE.as_millis().to_string(),
             queue_max: QUEUE_LENGTH_MAX.to_string(),
             acquire: Lua::new(concat!(include_str!("scripts/line.lua"), include_str!("scripts/acquire.lua"))),
-            release: Lua::new(concat!(include_str!("scripts/line.lua"), include_str!("scripts/release.lua"))),
+            release: Lua::new(concat!(
+                include_str!("scripts/release_one.lua"),
+                include_str!("scripts/line.lua"),
+                include_str!("scripts/release.lua")
+            )),
             renew: Lua::new(include_str!("scripts/renew.lua")),
             #[cfg(feature = "postgres")]
             epochs: None,
@@ -465,6 +469,7 @@ impl Backend for Redis {
         {
             return Ok(released);
         }
+        let sent = self.link.moment();
         // All at once: a slot that cannot be reached does not keep the others.
         let groups = self.groups(held.names.as_slice());
         let releases = groups.iter().map(|group| self.release_group(held, group));
@@ -472,8 +477,14 @@ impl Backend for Redis {
         for answer in futures_util::future::join_all(releases).await {
             released += answer?;
         }
-        let all = released == held.names.as_slice().len();
-        Ok(if all { Released::Released } else { Released::NotHeld })
+        match released == held.names.as_slice().len() {
+            true => Ok(Released::Released),
+            // The first time it may have been there.
+            false if self.link.may_be_repeated(sent) => {
+                Err(StoreError::Unknown("not held any more, or released by the same request before".into()))
+            }
+            false => Ok(Released::NotHeld),
+        }
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError> {

@@ -111,7 +111,10 @@ impl Node {
             members: members.to_string(),
             vote: Lua::new(include_str!("scripts/vote.lua")),
             raise: Lua::new(include_str!("scripts/raise.lua")),
-            release: Lua::new(include_str!("../redis/scripts/release.lua")),
+            release: Lua::new(concat!(
+                include_str!("../redis/scripts/release_one.lua"),
+                include_str!("../redis/scripts/release.lua")
+            )),
             look: Lua::new(include_str!("scripts/look.lua")),
             admit: Lua::new(include_str!("scripts/admit.lua")),
             under_way: UnderWay::default(),

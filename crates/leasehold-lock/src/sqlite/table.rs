@@ -182,24 +182,25 @@ impl Table<'_> {
             .optional()
     }
 
-    /// Puts the owner in line, or notes that it is still there. Returns how many are ahead.
+    /// Puts the owner in line, or notes that it is still there. Returns how many are ahead; `None` when the line is full.
     fn stand_in_line(&self, name: &LockName, owner: &Owner) -> rusqlite::Result<Option<u32>> {
-        let length: u32 = self
+        let heard_of = params![name.as_str(), owner.as_str(), self.now.as_nanos()];
+        let is_there = self
             .transaction
-            .prepare_cached("SELECT count(*) FROM waiting WHERE name = ?1")?
-            .query_row([name.as_str()], |row| row.get(0))?;
-        if length < QUEUE_LENGTH_MAX {
+            .prepare_cached("UPDATE waiting SET heard_of = ?3 WHERE name = ?1 AND owner = ?2")?
+            .execute(heard_of)?;
+        if is_there == 0 {
             self.transaction
                 .prepare_cached(
-                    "INSERT INTO waiting (name, owner, heard_of) VALUES (?1, ?2, ?3)
-                     ON CONFLICT (name, owner) DO UPDATE SET heard_of = ?3",
+                    "INSERT INTO waiting (name, owner, heard_of) SELECT ?1, ?2, ?3
+                     WHERE (SELECT count(*) FROM waiting WHERE name = ?1) < ?4",
                 )?
-                .execute(params![name.as_str(), owner.as_str(), self.now.as_nanos()])?;
+                .execute(params![name.as_str(), owner.as_str(), self.now.as_nanos(), QUEUE_LENGTH_MAX])?;
         }
         self.transaction
             .prepare_cached(
-                "SELECT count(*) FROM waiting WHERE name = ?1
-                   AND place < (SELECT place FROM waiting WHERE name = ?1 AND owner = ?2)",
+                "SELECT (SELECT count(*) FROM waiting AS before WHERE before.name = ?1 AND before.place < mine.place)
+                 FROM waiting AS mine WHERE mine.name = ?1 AND mine.owner = ?2",
             )?
             .query_row(params![name.as_str(), owner.as_str()], |row| row.get(0))
             .optional()
@@ -310,6 +311,31 @@ mod tests {
             assert_eq!(held, None, "it is held");
             last = fence;
         }
+    }
+
+    #[test]
+    fn whoever_stands_in_a_full_line_keeps_the_place_and_nobody_else_has_one() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        prepare(&mut connection, "boot").unwrap();
+        acquire(&mut connection, HOUR, &wanted("job", Order::Any)).expect("free");
+        let first = wanted("job", Order::Fifo);
+        assert_eq!(acquire(&mut connection, HOUR, &first), None);
+        let many = "WITH RECURSIVE other (number) AS (SELECT 2 UNION ALL SELECT number + 1 FROM other WHERE number < ?1)
+                    INSERT INTO waiting (name, owner, heard_of) SELECT 'job', 'owner-' || number, ?2 FROM other";
+        connection.execute(many, params![QUEUE_LENGTH_MAX, HOUR]).unwrap();
+        let later = HOUR + 1_000_000;
+        let ahead = |connection: &mut Connection, held: &Held| {
+            let table =
+                Table { transaction: connection.transaction().unwrap(), now: Moment::from_nanos(later) };
+            let ahead = table.stand_in_line(held.names.first(), &held.owner).unwrap();
+            table.transaction.commit().unwrap();
+            ahead
+        };
+        assert_eq!(ahead(&mut connection, &first), Some(0));
+        assert_eq!(ahead(&mut connection, &wanted("job", Order::Fifo)), None, "there is no room");
+        let sql = "SELECT count(*) FROM waiting WHERE heard_of = ?1";
+        let heard: u32 = connection.query_row(sql, [later], |row| row.get(0)).unwrap();
+        assert_eq!(heard, 1, "it is still there");
     }
 
     /// Those who were killed release nothing, and nobody may ever ask for these names again.

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use leasehold_lock::backend::Released;
 use leasehold_lock::{LeaseState, LockError, Locker, LostReason, Owner, Redis};
-use leasehold_testkit::servers::{Direction, FaultProxy, RedisServer};
+use leasehold_testkit::servers::{Direction, FaultProxy, RedisCluster, RedisServer};
 
-use crate::support::{LONG, PATIENCE, granted, in_time, lost, owner_on, until};
+use crate::support::{LONG, PATIENCE, granted, in_time, lost, owner_on, until, until_within};
 
 /// A server behind a proxy, and a locker that only knows the proxy.
 async fn behind_proxy() -> (RedisServer, FaultProxy, Locker) {
@@ -165,4 +165,100 @@ async fn pitfall_28_release_without_a_server_is_done_when_it_is_back() {
     server.restart();
     assert!(owner_on(&server, "job").is_some(), "the server remembers the lock");
     until("it is released, long before its end", async || owner_on(&server, "job").is_none()).await;
+}
+
+/// A request is still under way over a connection that is lost. The same is asked for over the next one, had and given back;
+/// then the first arrives, and must not keep the name for the length of its lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_02_request_that_arrives_after_its_repetition_was_released_is_released_too() {
+    const LATE: Duration = Duration::from_secs(1);
+    const ROUNDS: u32 = 5;
+    let (server, proxy, locker) = behind_proxy().await;
+    granted(locker.acquire("warm").await).release().await.unwrap();
+    for round in 0..ROUNDS {
+        let name = format!("job-{round}");
+        let began = Instant::now();
+        proxy.delay(Direction::Requests, LATE);
+        let asking = tokio::spawn(locker.acquire(&name).ttl(LONG).into_future());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        proxy.hang_up();
+        proxy.pass().await;
+        let guard = granted(in_time("the repetition is answered", asking).await.unwrap());
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let is_in_order = began.elapsed() < LATE && owner_on(&server, &name).is_none();
+        let sent = proxy.traffic().request_bytes;
+        until("the first request arrives", async || {
+            owner_on(&server, &name).is_some() || proxy.traffic().request_bytes > sent + 1_000
+        })
+        .await;
+        until_within(Duration::from_secs(5), "the name is free", async || owner_on(&server, &name).is_none())
+            .await;
+        if is_in_order {
+            return;
+        }
+    }
+    panic!("the release was late {ROUNDS} times in a row");
+}
+
+/// However many ask a server that stands still: each is told after its own attempts, not after those of all before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_28_many_who_ask_a_server_that_stands_still_are_told_at_the_same_time() {
+    const ASKING: usize = 60;
+    /// An answer that is not waited for any more, and two attempts to connect. One after the other they would take minutes.
+    const TOLD_WITHIN: Duration = Duration::from_secs(20);
+    let mut server = RedisServer::start();
+    let locker = Locker::new(Redis::open(&server.url()).unwrap());
+    granted(locker.acquire("warm").await).release().await.unwrap();
+    server.pause();
+    let began = Instant::now();
+    let asking: Vec<_> = (0..ASKING)
+        .map(|number| tokio::spawn(locker.acquire(format!("job-{number}")).no_wait().into_future()))
+        .collect();
+    for ask in asking {
+        let told = ask.await.unwrap();
+        assert!(matches!(told, Err(LockError::Unknown { .. })), "{told:?}");
+    }
+    let told = began.elapsed();
+    println!("all were told after {told:?}");
+    assert!(told < TOLD_WITHIN, "the last one was told after {told:?}");
+    server.resume();
+    let guard = in_time("it is served again", locker.acquire("job-0").wait(PATIENCE).into_future());
+    granted(guard.await).release().await.unwrap();
+}
+
+/// A cluster's client sends a release again when its answer is lost. That the name was not held the second time is not said
+/// of the release.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_02_release_of_a_cluster_whose_answer_was_lost_is_not_called_a_loss() {
+    let cluster = RedisCluster::start();
+    let proxies = cluster.put_behind_proxies().await;
+    let addresses: Vec<String> = proxies.iter().map(FaultProxy::address).collect();
+    let locker = Locker::new(Redis::open(&format!("redis-cluster://{}", addresses.join(","))).unwrap());
+    let on_node = |name: &str| {
+        let lock = format!("lock:{name}");
+        cluster.server(cluster.master_of(&lock)).command::<Option<String>>(&["GET", &lock])
+    };
+    for (number, name) in ["cut", "late"].into_iter().enumerate() {
+        // So that the server knows the script.
+        granted(locker.acquire(name).await).release().await.unwrap();
+        let guard = granted(locker.acquire(name).ttl(LONG).await);
+        proxies.iter().for_each(|proxy| proxy.swallow(Direction::Answers));
+        let releasing = tokio::spawn(guard.release());
+        until("it is released", async || on_node(name).is_none()).await;
+        if number == 0 {
+            // The connection is lost at once; otherwise the client gives up waiting.
+            for proxy in &proxies {
+                proxy.cut().await;
+            }
+        } else {
+            tokio::time::sleep(Duration::from_millis(1_200)).await;
+        }
+        for proxy in &proxies {
+            proxy.pass().await;
+        }
+        match in_time("an answer", releasing).await.unwrap() {
+            Ok(Released::Released) | Err(LockError::Unknown { .. }) => {}
+            other => panic!("{name}: {other:?}"),
+        }
+    }
 }

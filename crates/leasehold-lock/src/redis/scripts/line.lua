@@ -1,4 +1,4 @@
--- line.lua: who in a line is next. It stands before acquire.lua and release.lua.
+-- line.lua: who in a line is next. A part of acquire.lua and release.lua, before them.
 --
 -- A queue has the waiters by their places. `heard` has, of each of them, when it last asked, by the server's clock, and
 -- the channel on which its process then listened for its turn, if it did.

@@ -1,5 +1,5 @@
--- release.lua: gives names back that are still the owner's, and wakes those who wait. Where there are lines, line.lua
--- stands before it.
+-- release.lua: gives names back that are still the owner's, and wakes those who wait. release_one.lua stands before it,
+-- and where there are lines, between the two, line.lua.
 --
 -- KEYS: the locks; where there are lines: lock, queue, heard, lock, queue, heard, ... All in one cluster slot.
 -- ARGV: owner, publish command, claim ms or '' where there are no lines, alive ms, then one channel per name.
@@ -10,18 +10,6 @@
 --
 -- Publishing is by pcall: a user without rights on channels releases all the same, and whoever waits finds out
 -- by looking.
-local owner, publish, claim = ARGV[1], ARGV[2], ARGV[3]
-local stride = claim == '' and 1 or 3
-
--- Nearly all releases are of one name that nobody waits for in line; they are done here.
-if #KEYS == stride and (stride == 1 or redis.call('ZCARD', KEYS[2]) == 0) then
-  local holder = redis.call('GET', KEYS[1])
-  if not holder or (holder ~= owner and string.sub(holder, 1, #owner + 1) ~= owner .. '#') then return 0 end
-  redis.call('DEL', KEYS[1])
-  redis.pcall(publish, ARGV[5], KEYS[1])
-  return 1
-end
-
 local function hand_over(lock, queue, heard)
   local first, silent = next_in_line(queue, heard, tonumber(ARGV[4]), publish)
   first = first or silent
