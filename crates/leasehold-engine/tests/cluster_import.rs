@@ -5,7 +5,7 @@ use std::path::Path;
 use leasehold_core::*;
 use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
-use leasehold_testkit::servers::Postgres;
+use leasehold_testkit::servers::{FaultProxy, Postgres};
 
 /// What clients of the file know before it is moved.
 struct Before {
@@ -105,7 +105,7 @@ async fn everything_in_a_data_file_is_in_the_ledger_afterwards_and_nothing_is_so
     let before = fill(&path).await;
     let server = Postgres::start();
     let url = server.url();
-    let moved = DataFile::open(&path).unwrap().move_into(&url).await.unwrap();
+    let moved = DataFile::open(&path).unwrap().move_into(&url).await.unwrap().expect("for the first time");
     assert_eq!((moved.events, moved.bookings, moved.answers), (3, 2, 1), "{moved:?}");
     assert_eq!(check_ledger(&url).await.unwrap().problems, Vec::<String>::new());
 
@@ -173,4 +173,69 @@ async fn a_ledger_with_something_in_it_takes_no_file_and_the_file_stays_as_it_is
     let engine = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap();
     assert_eq!(hold_of(&engine, before.holds[0].id).await, before.holds[0]);
     engine.close().await;
+}
+
+/// The ledger commits, and its answer is lost: it is asked what became of it, and nothing is sold in both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_whose_commit_got_no_answer_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shop.db");
+    let before = fill(&path).await;
+    let server = Postgres::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let url = format!("postgres://postgres@{}/postgres", proxy.address());
+    DataFile::prepare(&url, &before.key).await.unwrap();
+    // A commit that takes long enough to be seen.
+    let looks = server.client().await;
+    let slow = "CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS
+                    $$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$;
+                CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON leasehold.ledger DEFERRABLE INITIALLY DEFERRED
+                    FOR EACH ROW EXECUTE FUNCTION take_long()";
+    looks.batch_execute(slow).await.unwrap();
+    let file = DataFile::open(&path).unwrap();
+    let cutting = async {
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE query = 'COMMIT' AND state = 'active'";
+        until("it commits", async || looks.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1).await;
+        assert!(proxy.cut().await > 0, "nobody was connected");
+    };
+    let (moved, ()) = tokio::join!(file.move_into(&url), cutting);
+    let moved = moved.expect("it was committed");
+    assert_eq!(moved.expect("by this very move").events, 3);
+    let refused = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
+    assert!(matches!(refused, OpenError::Moved { .. }), "{refused}");
+    assert_eq!(check_ledger(&server.url()).await.unwrap().problems, Vec::<String>::new());
+}
+
+/// Killed around the commit: no server starts on the file, and the next attempt finds out whether it is in the ledger.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_was_killed_is_finished_by_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shop.db");
+    fill(&path).await;
+    let server = Postgres::start();
+    let mark = || {
+        let file = rusqlite::Connection::open(&path).unwrap();
+        file.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('moved', x'00')", []).unwrap();
+    };
+    mark();
+    let refused = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
+    assert!(matches!(refused, OpenError::Moving { .. }), "{refused}");
+    let moved = DataFile::open(&path).unwrap().move_into(&server.url()).await.unwrap();
+    assert_eq!(moved.expect("it was not committed").events, 3);
+    mark();
+    let again = DataFile::open(&path).unwrap().move_into(&server.url()).await.unwrap();
+    assert_eq!(again, None, "it was committed");
+    let refused = DataFile::open(&path).unwrap_err();
+    assert!(matches!(refused, OpenError::Moved { .. }), "{refused}");
+    // A ledger with other events is not taken for it.
+    let (other, path) = (Postgres::start(), folder.path().join("other.db"));
+    let engine = ClusterEngine::open(ClusterOptions::new(other.url(), SecretKey::random())).await.unwrap();
+    create_event(&engine, 2, 10).await;
+    engine.close().await;
+    fill(&path).await;
+    let file = rusqlite::Connection::open(&path).unwrap();
+    file.execute("INSERT INTO meta (name, value) VALUES ('moved', x'00')", []).unwrap();
+    drop(file);
+    let refused = DataFile::open(&path).unwrap().move_into(&other.url()).await.unwrap_err();
+    assert!(matches!(refused, MoveError::NotEmpty(1)), "{refused}");
 }

@@ -111,6 +111,57 @@ async fn two_servers_sell_three_seats_and_a_pool_exactly_once_and_both_show_ever
     }
 }
 
+/// What is asked of many events at once is decided in one transaction, and each server's begins with another event: they
+/// lock them in one order.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_want_the_same_events_in_other_orders_do_not_lock_each_other_out() {
+    const EVENTS: usize = 8;
+    const ROUNDS: usize = 25;
+    let (server, key) = (Postgres::start(), SecretKey::random());
+    // Sooner than a server gives up waiting for an event: otherwise no deadlock would be seen for one.
+    let looks = server.client().await;
+    for sql in ["ALTER SYSTEM SET deadlock_timeout = '20ms'", "SELECT pg_reload_conf()"] {
+        looks.execute(sql, &[]).await.unwrap();
+    }
+    let engines = [open(&server.url(), &key).await, open(&server.url(), &key).await];
+    let mut venues = Vec::new();
+    for number in 0..EVENTS {
+        venues.push(
+            create_event_with(&*engines[0], &format!("event-{number}"), 1, 2_000, Policy::default()).await,
+        );
+    }
+    for venue in &venues {
+        engines[1].venue(venue.id.as_str()).await.unwrap().expect("the event");
+    }
+    for round in 0..ROUNDS {
+        let mut callers = JoinSet::new();
+        for (place, engine) in engines.iter().enumerate() {
+            for turn in 0..EVENTS * 2 {
+                // One goes up where the other goes down, and both begin somewhere else each time.
+                let number = if place == 0 { turn + round } else { EVENTS * 3 - turn + round } % EVENTS;
+                let (engine, venue) = (Arc::clone(engine), Arc::clone(&venues[number]));
+                let seat = ((round * 2 + place) * EVENTS * 2 + turn) as u32;
+                callers.spawn(async move {
+                    let hold = held(engine.execute(hold_seat(&venue, seat, LONG_MS)).await);
+                    match turn % 3 {
+                        0 => engine.execute(confirm(&*engine, hold.id, None)).await.unwrap(),
+                        _ => engine.execute(release(&*engine, hold.id)).await.unwrap(),
+                    };
+                });
+            }
+        }
+        while let Some(caller) = callers.join_next().await {
+            caller.expect("no caller panics");
+        }
+    }
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'";
+    assert_eq!(number(&looks, deadlocks).await, 0);
+    assert_sound(&server).await;
+    for engine in engines {
+        engine.close().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_servers_that_start_at_once_migrate_an_empty_database_once() {
     let server = Postgres::start();

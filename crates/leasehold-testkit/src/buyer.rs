@@ -153,8 +153,8 @@ impl Buyer {
         let ttl_ms = if short { self.random.within(1_000..3_000) } else { self.random.within(5_000..20_000) };
         let ttl_ms = Some(ttl_ms.min(self.shop.hold_ms_max));
         let body = CreateHold { items, holder: Some(format!("buyer-{}", self.number)), ttl_ms };
-        let key = self.next_key();
-        Request::post(format!("/v1/events/{}/holds", self.shop.event), &body).idempotency_key(key)
+        // Without a key, a server may refuse it by what it remembers.
+        self.keyed(Request::post(format!("/v1/events/{}/holds", self.shop.event), &body))
     }
 
     fn use_hold(&mut self) -> Request {

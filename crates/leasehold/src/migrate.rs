@@ -44,11 +44,15 @@ pub(crate) struct MigrateArgs {
 }
 
 pub(crate) async fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
-    let file = open(args).await?;
+    // First, so that there is no ledger whose key nobody has, and a wrong file is known before the server is stopped.
+    let key = DataFile::key_of(&args.data)?;
+    write_key(&key, &args.secret_key_file)?;
+    let file = open(args, &key).await?;
     let begun = Instant::now();
-    // First, so that there is no ledger whose key nobody has.
-    write_key(file.key(), &args.secret_key_file)?;
-    let moved = file.move_into(&args.to).await?;
+    let Some(moved) = file.move_into(&args.to).await? else {
+        println!("{} is in the ledger: it had been committed before", args.data.display());
+        return Ok(ExitCode::SUCCESS);
+    };
     println!(
         "{} is in the ledger after {:.1} s: {} events, {} holds, {} bookings, {} log entries, {} remembered answers",
         args.data.display(),
@@ -67,7 +71,7 @@ pub(crate) async fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Opens the file, as soon as no server uses it.
-async fn open(args: &MigrateArgs) -> anyhow::Result<DataFile> {
+async fn open(args: &MigrateArgs, key: &SecretKey) -> anyhow::Result<DataFile> {
     let begun = Instant::now();
     let mut is_prepared = false;
     loop {
@@ -76,7 +80,7 @@ async fn open(args: &MigrateArgs) -> anyhow::Result<DataFile> {
             opened => return Ok(opened?),
         }
         if !is_prepared {
-            DataFile::prepare(&args.to).await?;
+            DataFile::prepare(&args.to, key).await?;
             println!("the ledger is ready; stop the server of {} now", args.data.display());
             is_prepared = true;
         }

@@ -45,6 +45,12 @@ fn a_data_file_is_moved_once_and_servers_go_on_from_the_ledger() {
     };
     let (code, said) = migrate();
     assert!(code == Some(1) && said.contains("in use by another process"), "{said}");
+    // A key file with another key is known while the server still sells.
+    let known = std::fs::read(&key).unwrap();
+    std::fs::write(&key, "5eed".repeat(16)).unwrap();
+    let (code, said) = migrate();
+    assert!(code == Some(1) && said.contains("another key"), "{said}");
+    std::fs::write(&key, known).unwrap();
     alone.kill9();
     let (code, said) = migrate();
     assert!(code == Some(0) && said.contains("1 events"), "{said}");

@@ -4,6 +4,7 @@
 //! with an entry that says that it was changed: by the move, at the ledger's time.
 
 use std::path::Path;
+use std::time::Duration;
 
 use leasehold_core::{Event, Kind, PoolCounts, PoolNo, SeatNo, Timestamp};
 use tokio_postgres::Client;
@@ -19,13 +20,16 @@ use super::rows::{
 };
 use super::wants::{hold_id, number};
 use super::{OpenLedgerError, create, database_at, key_code, unusable};
-use crate::embedded::{KeptAnswer, Leaving};
+use crate::embedded::{Departure, KeptAnswer, Leaving};
 use crate::{Change, OpenError, SecretKey};
 
 /// Rows that are written with one call.
 const PIECE: usize = 2_000;
 /// Log entries that come along for each event: as many as a ledger keeps.
 const ENTRIES_MAX: usize = 65_536;
+
+/// How long it may take to find out whether what got no answer was done.
+const FIND_OUT_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A data file that is to be moved. While this lives no server can open it.
 #[derive(Debug)]
@@ -59,6 +63,9 @@ pub enum MoveError {
     /// There is something in the ledger.
     #[error("the ledger has {0} events already: a data file is moved into an empty one")]
     NotEmpty(i32),
+    /// The ledger did not answer, and could not be asked.
+    #[error("nobody knows whether it is in the ledger: run this again, which finds out")]
+    Unknown(#[source] tokio_postgres::Error),
 }
 
 /// Rows on their way.
@@ -79,32 +86,72 @@ impl DataFile {
         &self.0.key
     }
 
-    /// Looks at the ledger that a file is to be moved into, and makes its tables: whatever is wrong with it is better known
-    /// before the file's server is stopped.
-    pub async fn prepare(url: &str) -> Result<(), MoveError> {
-        let (client, _driver) = begin_on(url).await?;
-        begin_empty(&client).await.map(|_| ())
+    /// The key of a file that a server may be using.
+    pub fn key_of(path: impl AsRef<Path>) -> Result<SecretKey, OpenError> {
+        Leaving::key_of(path.as_ref())
     }
 
-    /// Moves everything into the ledger at this address, and marks the file so that no server starts on it again.
-    pub async fn move_into(self, url: &str) -> Result<Moved, MoveError> {
+    /// Looks at the ledger that a file with this key is to be moved into, and makes its tables: whatever is wrong with it is
+    /// better known before the file's server is stopped.
+    pub async fn prepare(url: &str, key: &SecretKey) -> Result<(), MoveError> {
         let (client, _driver) = begin_on(url).await?;
-        let moved = self.write(&client).await?;
-        client.batch_execute("COMMIT").await.map_err(|error| unusable(error.into()))?;
-        self.0.mark_moved()?;
-        Ok(moved)
+        let begun = begin(&client).await.map_err(unusable)?;
+        begun.check(key)
     }
 
-    async fn write(&self, client: &Client) -> Result<Moved, MoveError> {
-        let begun = begin_empty(client).await?;
-        let code = key_code(&self.0.key);
-        if begun.key_check.is_some_and(|known| known != code) {
-            return Err(OpenLedgerError::OtherKey.into());
+    /// Moves everything into the ledger at this address, and marks the file so that no server starts on it again. `None` when
+    /// it was there already, and the answer had been lost.
+    pub async fn move_into(self, url: &str) -> Result<Option<Moved>, MoveError> {
+        let (client, driver) = begin_on(url).await?;
+        let begun = begin(&client).await.map_err(unusable)?;
+        if self.0.is_moving && self.is_in(&client).await.map_err(unusable)? {
+            self.0.mark(Departure::Moved)?;
+            return Ok(None);
         }
+        begun.check(&self.0.key)?;
+        let moved = self.write(&client, begun.now).await?;
+        // Should the answer be lost, no server starts on the file until it is known what became of it.
+        self.0.mark(Departure::Moving)?;
+        if let Err(error) = client.batch_execute("COMMIT").await {
+            drop((client, driver));
+            let found_out = tokio::time::timeout(FIND_OUT_TIME_MAX, self.is_committed(url)).await;
+            match found_out {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => {
+                    self.0.mark(Departure::Stays)?;
+                    return Err(unusable(error.into()).into());
+                }
+                Ok(Err(_)) | Err(_) => return Err(MoveError::Unknown(error)),
+            }
+        }
+        self.0.mark(Departure::Moved)?;
+        Ok(Some(moved))
+    }
+
+    /// Whether the file is in the ledger, after whoever is at it has ended.
+    async fn is_committed(&self, url: &str) -> Result<bool, MoveError> {
+        let (client, _driver) = begin_on(url).await?;
+        begin(&client).await.map_err(unusable)?;
+        Ok(self.is_in(&client).await.map_err(unusable)?)
+    }
+
+    /// Whether the ledger has all of the file's events: the same ids, made at the same times.
+    async fn is_in(&self, client: &Client) -> Result<bool, CallError> {
+        let events = self.0.state.events();
+        let (ids, times): (Vec<&str>, Vec<i64>) =
+            events.iter().map(|event| (event.id.as_str(), millis(event.created_at))).unzip();
+        let sql = "SELECT count(*)::integer FROM leasehold.events
+                   JOIN unnest($1::text[], $2::bigint[]) AS of_file (id, created_at) USING (id, created_at)";
+        let row = client.query_one(sql, &[&ids, &times]).await?;
+        Ok(!ids.is_empty() && usize::try_from(row.get::<_, i32>(0)) == Ok(ids.len()))
+    }
+
+    async fn write(&self, client: &Client, now: Timestamp) -> Result<Moved, MoveError> {
+        let code = key_code(&self.0.key);
         let epoch = self.0.state.epoch().0.cast_signed();
         let sql = "UPDATE leasehold.ledger SET key_check = $1, epoch = $2";
         client.execute(sql, &[&code, &epoch]).await.map_err(|error| unusable(error.into()))?;
-        let at = begun.now.max(self.0.last_time);
+        let at = now.max(self.0.last_time);
         let mut moved = self.things(client, at).await.map_err(unusable)?;
         moved.answers = self.answers(client).await?;
         Ok(moved)
@@ -188,6 +235,7 @@ impl DataFile {
 
 /// What an empty ledger says.
 struct Begun {
+    events: i32,
     key_check: Option<Vec<u8>>,
     now: Timestamp,
 }
@@ -205,13 +253,23 @@ async fn begin_on(url: &str) -> Result<(Client, Driver), MoveError> {
     Ok((client, driver))
 }
 
-/// Locks a ledger without events: no server creates one meanwhile.
-async fn begin_empty(client: &Client) -> Result<Begun, MoveError> {
+/// Locks the ledger: no server creates an event meanwhile.
+async fn begin(client: &Client) -> Result<Begun, CallError> {
     let sql = "SELECT events, key_check, leasehold.now_ms() FROM leasehold.ledger FOR UPDATE";
-    let row = client.query_one(sql, &[]).await.map_err(|error| unusable(error.into()))?;
-    match row.get(0) {
-        0 => Ok(Begun { key_check: row.get(1), now: time(row.get(2)) }),
-        events => Err(MoveError::NotEmpty(events)),
+    let row = client.query_one(sql, &[]).await?;
+    Ok(Begun { events: row.get(0), key_check: row.get(1), now: time(row.get(2)) })
+}
+
+impl Begun {
+    /// Only an empty ledger takes a file, and only with the key that its servers have.
+    fn check(&self, key: &SecretKey) -> Result<(), MoveError> {
+        if self.events > 0 {
+            return Err(MoveError::NotEmpty(self.events));
+        }
+        match &self.key_check {
+            Some(known) if *known != key_code(key) => Err(OpenLedgerError::OtherKey.into()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use leasehold_core::{EventNo, State, Timestamp};
 
 use super::load::{self, Loaded};
-use super::store::{MOVED_MARK, OpenError, Store, set_meta};
+use super::store::{Departure, OpenError, Store, meta};
 use crate::answer::get_answer;
 use crate::{Change, Clock, IdempotencyKey, SecretKey};
 
@@ -19,6 +19,8 @@ pub(crate) struct Leaving {
     pub(crate) last_time: Timestamp,
     /// The last changes, oldest first; of each event without a gap.
     pub(crate) history: Vec<(EventNo, Change)>,
+    /// It may have left before, and nobody knows.
+    pub(crate) is_moving: bool,
 }
 
 /// An answer under an idempotency key, as it is kept.
@@ -36,10 +38,25 @@ impl Leaving {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let mut store = Store::open(path)?;
+        let departure = store.departure();
+        let departure = departure.map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
+        if departure == Departure::Moved {
+            return Err(OpenError::Moved { path: path.to_owned() });
+        }
         let (key, epoch) = store.identity(Clock::system().now())?;
         store.quick_check().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let Loaded { state, last_time, history, .. } = load::load(&store.connection, path, epoch)?;
-        Ok(Self { store, key, state, last_time, history })
+        Ok(Self { store, key, state, last_time, history, is_moving: departure == Departure::Moving })
+    }
+
+    /// The key of a file, also while a server uses it.
+    pub(crate) fn key_of(path: &Path) -> Result<SecretKey, OpenError> {
+        let at = |source| OpenError::Sqlite { path: path.to_owned(), source };
+        let reader = Store::reader(path).map_err(at)?;
+        let key = meta::<[u8; 32]>(&reader, "secret_key").map_err(at)?;
+        let damaged =
+            || OpenError::Damaged { path: path.to_owned(), what: "it has no secret key".to_owned() };
+        key.map(SecretKey::from_bytes).ok_or_else(damaged)
     }
 
     /// Some of the remembered answers, after the one with this number.
@@ -62,9 +79,9 @@ impl Leaving {
         read().map_err(|source| OpenError::Sqlite { path: self.store.path.clone(), source })
     }
 
-    /// Says in the file that everything has left it.
-    pub(crate) fn mark_moved(self) -> Result<(), OpenError> {
-        let marked = set_meta(&self.store.connection, MOVED_MARK, &[1]);
+    /// Says in the file whether everything has left it.
+    pub(crate) fn mark(&self, departure: Departure) -> Result<(), OpenError> {
+        let marked = self.store.set_departure(departure);
         marked.map_err(|source| OpenError::Sqlite { path: self.store.path.clone(), source })
     }
 }

@@ -52,6 +52,7 @@ use self::load::Tables;
 use self::messenger::{Messenger, News, Saying};
 use self::queue::{Rejected, Weight};
 use self::shared::{Job, Reading, Shared};
+pub(crate) use self::store::Departure;
 use self::store::Store;
 use self::writer::Writer;
 use crate::{
@@ -118,7 +119,7 @@ impl std::fmt::Debug for EmbeddedOptions {
 impl EmbeddedEngine {
     /// Opens the file, brings everything back, and starts the writer.
     pub fn open(options: EmbeddedOptions) -> Result<Self, OpenError> {
-        let mut store = Store::open(&options.path)?;
+        let mut store = Store::open_to_serve(&options.path)?;
         let (key, epoch) = store.identity(options.clock.now())?;
         let at = |source| OpenError::Sqlite { path: options.path.clone(), source };
         let checking = store.quick_check();

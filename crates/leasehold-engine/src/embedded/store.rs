@@ -56,6 +56,12 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// What is in it may be in a ledger.
+    #[error("{} may be in a ledger: run `leasehold migrate` again, which finds out", path.display())]
+    Moving {
+        /// The file.
+        path: PathBuf,
+    },
     /// What is in it contradicts itself.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
@@ -91,10 +97,37 @@ impl Store {
         let mut connection = Connection::open(path).map_err(at)?;
         set_up(&connection).map_err(at)?;
         migrate(&mut connection, path, &MIGRATIONS)?;
-        if meta::<Vec<u8>>(&connection, MOVED_MARK).map_err(at)?.is_some() {
-            return Err(OpenError::Moved { path: path.to_owned() });
-        }
         Ok(Self { path: path.to_owned(), connection, _lock: lock })
+    }
+
+    /// The same for a server: a file whose contents are in a ledger, or may be, is refused.
+    pub(crate) fn open_to_serve(path: &Path) -> Result<Self, OpenError> {
+        let store = Self::open(path)?;
+        let path = || store.path.clone();
+        match store.departure().map_err(|source| OpenError::Sqlite { path: path(), source })? {
+            Departure::Stays => Ok(store),
+            Departure::Moving => Err(OpenError::Moving { path: path() }),
+            Departure::Moved => Err(OpenError::Moved { path: path() }),
+        }
+    }
+
+    /// Whether its contents have left it.
+    pub(crate) fn departure(&self) -> rusqlite::Result<Departure> {
+        Ok(match meta::<Vec<u8>>(&self.connection, MOVED_MARK)?.as_deref() {
+            None => Departure::Stays,
+            Some(&[0]) => Departure::Moving,
+            Some(_) => Departure::Moved,
+        })
+    }
+
+    pub(crate) fn set_departure(&self, departure: Departure) -> rusqlite::Result<()> {
+        match departure {
+            Departure::Stays => {
+                self.connection.execute("DELETE FROM meta WHERE name = ?1", [MOVED_MARK]).map(drop)
+            }
+            Departure::Moving => set_meta(&self.connection, MOVED_MARK, &[0]),
+            Departure::Moved => set_meta(&self.connection, MOVED_MARK, &[1]),
+        }
     }
 
     /// A connection that can only read, beside the writer's.
@@ -150,8 +183,17 @@ impl Store {
     }
 }
 
-/// Stands in a file whose contents were moved into a ledger, so that nothing is sold in both.
-pub(crate) const MOVED_MARK: &str = "moved";
+/// Stands in a file whose contents are in a ledger, or may be, so that nothing is sold in both.
+const MOVED_MARK: &str = "moved";
+
+/// Whether a file's contents have left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    Stays,
+    /// They were about to be committed in a ledger.
+    Moving,
+    Moved,
+}
 
 /// Stands in every backup, so that a server that is started on it knows that time was turned back.
 const COPY_MARK: &str = "copy";

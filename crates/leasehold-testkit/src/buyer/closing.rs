@@ -36,12 +36,18 @@ impl Buyer {
     /// Buys one thing after the other until told to stop.
     pub(crate) async fn buy_what_is_left(mut self, mut doors: Doors, stop: Arc<AtomicBool>) -> Self {
         while !stop.load(Ordering::Relaxed) {
-            let seat = ItemSpec::seat(self.random.pick(&self.shop.seats));
-            let item = if self.random.percent(30) { seat } else { ItemSpec::pool(&self.shop.pool, 1) };
+            let is_seat = self.random.percent(30);
+            let item = match is_seat {
+                true => ItemSpec::seat(self.random.pick(&self.shop.seats)),
+                false => ItemSpec::pool(&self.shop.pool, 1),
+            };
             let holder = Some(format!("buyer-{}", self.number));
             let body = CreateHold { items: vec![item], holder, ttl_ms: Some(TTL_MS) };
             let path = format!("/v1/events/{}/holds", self.shop.event);
-            let answer = ask(&mut doors, Request::post(path, &body).idempotency_key(self.next_key())).await;
+            let request = Request::post(path, &body);
+            // A server refuses seats by what it remembers, where there is no key; then these would never be sold.
+            let request = if is_seat { request } else { request.idempotency_key(self.next_key()) };
+            let answer = ask(&mut doors, request).await;
             if let Some(hold) = Granted::of(&answer) {
                 let confirm =
                     Request::post(format!("/v1/holds/{}/confirm", hold.id), &ConfirmHold::default());
