@@ -484,6 +484,30 @@ async fn an_entry_that_is_wrong_for_whatever_reason_is_doubted_and_put_right() {
     house.close().await;
 }
 
+/// The same for units: none is free, says an entry of a version that the ledger has not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_of_a_pool_that_is_wrong_is_doubted_and_put_right() {
+    let house = House::open().await;
+    hold(&house.one, house.units(1)).await;
+    let key = keys_of(&house, "pools").remove(0);
+    let entry = || house.redis.command::<String>(&["HGET", &key, "0"]);
+    until("the grant is noted", async || entry().split(' ').nth(1) == Some("9")).await;
+    let (seconds, micros): (u64, u64) = house.redis.command(&["TIME"]);
+    let till = seconds * 1_000 + micros / 1_000 + 3_000;
+    house.redis.command::<()>(&["HSET", &key, "0", &format!("999999 0 10 {till} 0 0 0 0")]);
+    let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
+    assert_eq!(refusal(house.other.execute(house.units(1)).await), short, "believed");
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = house.other.execute(house.units(9)).await {
+        assert!(matches!(error, EngineError::Refused(Refusal::PoolShort { .. })), "{error:?}");
+        assert!(Instant::now() < deadline, "it is still believed: {}", entry());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let version = || entry().split(' ').next().unwrap().parse::<u64>().unwrap();
+    until("it is put right", async || version() < 100).await;
+    house.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_asks_the_ledger_in_doubt_does_not_end_the_claims_of_others() {
     let house = House::open().await;
