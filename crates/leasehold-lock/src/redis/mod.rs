@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 mod batch;
+mod failure;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod link;
