@@ -114,6 +114,8 @@ impl Feed {
         let mut inside = self.lock();
         self.kept.fetch_sub(inside.changes.len(), Ordering::Relaxed);
         inside.changes.clear();
+        // The versions that were lost are given out again, for other changes.
+        inside.snapshot = None;
         inside.seats = seats;
         let version = summary.version.number;
         inside.summary = summary;

@@ -32,7 +32,7 @@ pub struct Meters {
     pub confirm_conflicts: Counter,
     /// Answers given again under an idempotency key.
     pub replayed: Counter,
-    /// Commands shed because too much was waiting.
+    /// Commands turned away, to come back later.
     pub shed: Counter,
     /// Seconds from a hold's grant to its end.
     pub hold_seconds: Histogram,
@@ -165,7 +165,7 @@ impl Meters {
             self.confirm_conflicts.clone(),
         );
         registry.register("replayed", "Answers given again under an idempotency key", self.replayed.clone());
-        registry.register("shed", "Commands shed because too much was waiting", self.shed.clone());
+        registry.register("shed", "Commands turned away, to come back later", self.shed.clone());
         registry.register("hold_seconds", "From a hold's grant to its end", self.hold_seconds.clone());
         registry.register("commit_commands", "Commands in one commit", self.commit_commands.clone());
         registry.register("commit_seconds", "Time of one commit", self.commit_seconds.clone());

@@ -1,6 +1,7 @@
 //! A data file that is moved into a ledger: clients notice nothing.
 
 use std::path::Path;
+use std::time::Duration;
 
 use leasehold_core::*;
 use leasehold_engine::*;
@@ -197,6 +198,10 @@ async fn a_move_whose_commit_got_no_answer_is_found_out() {
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE query = 'COMMIT' AND state = 'active'";
         until("it commits", async || looks.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1).await;
         assert!(proxy.cut().await > 0, "nobody was connected");
+        // The first time that it is asked, it cannot be.
+        proxy.refuse().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        proxy.pass().await;
     };
     let (moved, ()) = tokio::join!(file.move_into(&url), cutting);
     let moved = moved.expect("it was committed");
@@ -213,29 +218,59 @@ async fn a_move_that_was_killed_is_finished_by_the_next_one() {
     let path = folder.path().join("shop.db");
     fill(&path).await;
     let server = Postgres::start();
-    let mark = || {
-        let file = rusqlite::Connection::open(&path).unwrap();
-        file.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('moved', x'00')", []).unwrap();
+    let key = DataFile::key_of(&path).unwrap();
+    DataFile::prepare(&server.url(), &key).await.unwrap();
+    let id_of = async |server: &Postgres| -> uuid::Uuid {
+        let client = server.client().await;
+        client.query_one("SELECT id FROM leasehold.ledger", &[]).await.unwrap().get(0)
     };
-    mark();
+    let mark = |path: &Path, ledger: uuid::Uuid| {
+        let file = rusqlite::Connection::open(path).unwrap();
+        let sql = "INSERT OR REPLACE INTO meta (name, value) VALUES ('moved', ?1)";
+        file.execute(sql, [ledger.as_bytes().as_slice()]).unwrap();
+    };
+    let ledger = id_of(&server).await;
+    mark(&path, ledger);
     let refused = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
     assert!(matches!(refused, OpenError::Moving { .. }), "{refused}");
+    // It may be there already: another ledger does not take it, too.
+    let other = Postgres::start();
+    let refused = DataFile::open(&path).unwrap().move_into(&other.url()).await.unwrap_err();
+    assert!(matches!(refused, MoveError::OtherLedger), "{refused}");
     let moved = DataFile::open(&path).unwrap().move_into(&server.url()).await.unwrap();
     assert_eq!(moved.expect("it was not committed").events, 3);
-    mark();
+    mark(&path, ledger);
     let again = DataFile::open(&path).unwrap().move_into(&server.url()).await.unwrap();
     assert_eq!(again, None, "it was committed");
     let refused = DataFile::open(&path).unwrap_err();
     assert!(matches!(refused, OpenError::Moved { .. }), "{refused}");
-    // A ledger with other events is not taken for it.
-    let (other, path) = (Postgres::start(), folder.path().join("other.db"));
-    let engine = ClusterEngine::open(ClusterOptions::new(other.url(), SecretKey::random())).await.unwrap();
+}
+
+/// Killed before the commit, and then the ledger was used for something else: the file is a shop again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_did_not_get_into_a_ledger_can_be_served_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shop.db");
+    fill(&path).await;
+    let server = Postgres::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let url = format!("postgres://postgres@{}/postgres", proxy.address());
+    let engine = ClusterEngine::open(ClusterOptions::new(server.url(), SecretKey::random())).await.unwrap();
+    let client = server.client().await;
+    let ledger: uuid::Uuid = client.query_one("SELECT id FROM leasehold.ledger", &[]).await.unwrap().get(0);
     create_event(&engine, 2, 10).await;
     engine.close().await;
-    fill(&path).await;
     let file = rusqlite::Connection::open(&path).unwrap();
-    file.execute("INSERT INTO meta (name, value) VALUES ('moved', x'00')", []).unwrap();
+    let sql = "INSERT INTO meta (name, value) VALUES ('moved', ?1)";
+    file.execute(sql, [ledger.as_bytes().as_slice()]).unwrap();
     drop(file);
-    let refused = DataFile::open(&path).unwrap().move_into(&other.url()).await.unwrap_err();
+    proxy.refuse().await;
+    let unasked = DataFile::open(&path).unwrap().move_into(&url).await.unwrap_err();
+    assert!(matches!(unasked, MoveError::Ledger(_)), "{unasked}");
+    let refused = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
+    assert!(matches!(refused, OpenError::Moving { .. }), "nobody was asked: {refused}");
+    proxy.pass().await;
+    let refused = DataFile::open(&path).unwrap().move_into(&url).await.unwrap_err();
     assert!(matches!(refused, MoveError::NotEmpty(1)), "{refused}");
+    EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap().close().await;
 }

@@ -27,7 +27,7 @@ const SESSION: &str = "
 SET synchronous_commit = on;
 SET default_transaction_isolation = 'read committed';
 SET statement_timeout = '6s';
-SET lock_timeout = '4s';
+SET lock_timeout = '3s';
 SET idle_in_transaction_session_timeout = '1s';
 SET jit = off;
 SET enable_seqscan = off;
@@ -160,6 +160,16 @@ pub(crate) async fn plain(database: &PostgresDatabase) -> Result<(Client, Driver
 /// A connection for what takes its time: migrations, checks.
 pub(crate) async fn patient(database: &PostgresDatabase) -> Result<(Client, Driver), CallError> {
     with_session(database, "SET client_min_messages = warning").await
+}
+
+/// The same for one long transaction of many calls. Should its server be gone in the middle, the database ends it.
+pub(crate) async fn laborious(database: &PostgresDatabase) -> Result<(Client, Driver), CallError> {
+    let session = "SET synchronous_commit = on;
+                   SET statement_timeout = '60s';
+                   SET lock_timeout = '50s';
+                   SET idle_in_transaction_session_timeout = '30s';
+                   SET client_min_messages = warning";
+    with_session(database, session).await
 }
 
 async fn with_session(database: &PostgresDatabase, session: &str) -> Result<(Client, Driver), CallError> {

@@ -10,7 +10,7 @@ use leasehold_core::{Event, Kind, PoolCounts, PoolNo, SeatNo, Timestamp};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::connection::{self, CallError, Driver};
+use super::connection::{self, CallError, Driver, LARGE_TIME_MAX, within};
 use super::migrate::{MigrateError, migrate};
 use super::part::{Images, kind_number, owner_id, retention};
 use super::remembered::to_hex;
@@ -28,8 +28,10 @@ const PIECE: usize = 2_000;
 /// Log entries that come along for each event: as many as a ledger keeps.
 const ENTRIES_MAX: usize = 65_536;
 
-/// How long it may take to find out whether what got no answer was done.
+/// How long it may take to find out whether what got no answer was done: longer than a ledger needs to start again, or to end
+/// what nobody is at any more.
 const FIND_OUT_TIME_MAX: Duration = Duration::from_secs(60);
+const FIND_OUT_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// A data file that is to be moved. While this lives no server can open it.
 #[derive(Debug)]
@@ -64,8 +66,13 @@ pub enum MoveError {
     #[error("the ledger has {0} events already: a data file is moved into an empty one")]
     NotEmpty(i32),
     /// The ledger did not answer, and could not be asked.
-    #[error("nobody knows whether it is in the ledger: run this again, which finds out")]
-    Unknown(#[source] tokio_postgres::Error),
+    #[error("nobody knows whether it is in the ledger: run this again, which finds out ({0})")]
+    Unknown(String),
+    /// It may be in another one.
+    #[error(
+        "the file may be in another ledger, because a move there got no answer: run this again with that one"
+    )]
+    OtherLedger,
 }
 
 /// Rows on their way.
@@ -94,64 +101,72 @@ impl DataFile {
     /// Looks at the ledger that a file with this key is to be moved into, and makes its tables: whatever is wrong with it is
     /// better known before the file's server is stopped.
     pub async fn prepare(url: &str, key: &SecretKey) -> Result<(), MoveError> {
-        let (client, _driver) = begin_on(url).await?;
-        let begun = begin(&client).await.map_err(unusable)?;
-        begun.check(key)
+        Ledger::lock(url).await?.check(key)
     }
 
     /// Moves everything into the ledger at this address, and marks the file so that no server starts on it again. `None` when
     /// it was there already, and the answer had been lost.
     pub async fn move_into(self, url: &str) -> Result<Option<Moved>, MoveError> {
-        let (client, driver) = begin_on(url).await?;
-        let begun = begin(&client).await.map_err(unusable)?;
-        if self.0.is_moving && self.is_in(&client).await.map_err(unusable)? {
-            self.0.mark(Departure::Moved)?;
-            return Ok(None);
+        let ledger = Ledger::lock(url).await?;
+        if let Departure::Moving(to) = self.0.departure {
+            if to != ledger.id {
+                return Err(MoveError::OtherLedger);
+            }
+            if self.is_in(&ledger).await.map_err(unusable)? {
+                self.0.mark(Departure::Moved)?;
+                return Ok(None);
+            }
+            // Whoever was at it has ended, in vain.
+            self.0.mark(Departure::Stays)?;
         }
-        begun.check(&self.0.key)?;
-        let moved = self.write(&client, begun.now).await?;
+        ledger.check(&self.0.key)?;
+        let moved = self.write(&ledger).await?;
         // Should the answer be lost, no server starts on the file until it is known what became of it.
-        self.0.mark(Departure::Moving)?;
-        if let Err(error) = client.batch_execute("COMMIT").await {
-            drop((client, driver));
-            let found_out = tokio::time::timeout(FIND_OUT_TIME_MAX, self.is_committed(url)).await;
-            match found_out {
-                Ok(Ok(true)) => {}
-                Ok(Ok(false)) => {
+        self.0.mark(Departure::Moving(ledger.id))?;
+        if let Err(error) = ledger.commit().await {
+            match tokio::time::timeout(FIND_OUT_TIME_MAX, self.is_committed(url)).await {
+                Ok(true) => {}
+                Ok(false) => {
                     self.0.mark(Departure::Stays)?;
-                    return Err(unusable(error.into()).into());
+                    return Err(unusable(error).into());
                 }
-                Ok(Err(_)) | Err(_) => return Err(MoveError::Unknown(error)),
+                Err(_) => return Err(MoveError::Unknown(error.to_string())),
             }
         }
         self.0.mark(Departure::Moved)?;
         Ok(Some(moved))
     }
 
-    /// Whether the file is in the ledger, after whoever is at it has ended.
-    async fn is_committed(&self, url: &str) -> Result<bool, MoveError> {
-        let (client, _driver) = begin_on(url).await?;
-        begin(&client).await.map_err(unusable)?;
-        Ok(self.is_in(&client).await.map_err(unusable)?)
+    /// Whether the file is in the ledger, after whoever is at it has ended. A ledger that cannot be asked is asked again.
+    async fn is_committed(&self, url: &str) -> bool {
+        loop {
+            if let Ok(ledger) = Ledger::lock(url).await
+                && let Ok(is_in) = self.is_in(&ledger).await
+            {
+                return is_in;
+            }
+            tokio::time::sleep(FIND_OUT_AGAIN_AFTER).await;
+        }
     }
 
     /// Whether the ledger has all of the file's events: the same ids, made at the same times.
-    async fn is_in(&self, client: &Client) -> Result<bool, CallError> {
+    async fn is_in(&self, ledger: &Ledger) -> Result<bool, CallError> {
         let events = self.0.state.events();
         let (ids, times): (Vec<&str>, Vec<i64>) =
             events.iter().map(|event| (event.id.as_str(), millis(event.created_at))).unzip();
         let sql = "SELECT count(*)::integer FROM leasehold.events
                    JOIN unnest($1::text[], $2::bigint[]) AS of_file (id, created_at) USING (id, created_at)";
-        let row = client.query_one(sql, &[&ids, &times]).await?;
+        let row = within(LARGE_TIME_MAX, ledger.client.query_one(sql, &[&ids, &times])).await?;
         Ok(!ids.is_empty() && usize::try_from(row.get::<_, i32>(0)) == Ok(ids.len()))
     }
 
-    async fn write(&self, client: &Client, now: Timestamp) -> Result<Moved, MoveError> {
+    async fn write(&self, ledger: &Ledger) -> Result<Moved, MoveError> {
+        let client = &ledger.client;
         let code = key_code(&self.0.key);
         let epoch = self.0.state.epoch().0.cast_signed();
         let sql = "UPDATE leasehold.ledger SET key_check = $1, epoch = $2";
-        client.execute(sql, &[&code, &epoch]).await.map_err(|error| unusable(error.into()))?;
-        let at = now.max(self.0.last_time);
+        within(LARGE_TIME_MAX, client.execute(sql, &[&code, &epoch])).await.map_err(unusable)?;
+        let at = ledger.now.max(self.0.last_time);
         let mut moved = self.things(client, at).await.map_err(unusable)?;
         moved.answers = self.answers(client).await?;
         Ok(moved)
@@ -233,34 +248,42 @@ impl DataFile {
     }
 }
 
-/// What an empty ledger says.
-struct Begun {
+/// A transaction in which the ledger is locked: no server creates an event meanwhile. It is dropped with the connection, and
+/// undone, if anything goes wrong.
+struct Ledger {
+    client: Client,
+    _driver: Driver,
+    id: u128,
     events: i32,
     key_check: Option<Vec<u8>>,
     now: Timestamp,
 }
 
-/// A transaction on a ledger that has its tables. It is dropped with the connection, and undone, if anything goes wrong.
-async fn begin_on(url: &str) -> Result<(Client, Driver), MoveError> {
-    let database = database_at(url)?;
-    migrate(&database).await.map_err(|error| match error {
-        MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
-        MigrateError::Call(error) => unusable(error),
-    })?;
-    let (client, driver) = connection::patient(&database).await.map_err(unusable)?;
-    let begin = "SET synchronous_commit = on; BEGIN";
-    client.batch_execute(begin).await.map_err(|error| unusable(error.into()))?;
-    Ok((client, driver))
-}
+impl Ledger {
+    /// Makes its tables if that is needed, and begins.
+    async fn lock(url: &str) -> Result<Self, MoveError> {
+        let database = database_at(url)?;
+        migrate(&database).await.map_err(|error| match error {
+            MigrateError::TooNew(found) => OpenLedgerError::TooNew { found },
+            MigrateError::Call(error) => unusable(error),
+        })?;
+        let (client, driver) = connection::laborious(&database).await.map_err(unusable)?;
+        let sql = "SELECT id, events, key_check, leasehold.now_ms() FROM leasehold.ledger FOR UPDATE";
+        let begin = async {
+            client.batch_execute("BEGIN").await?;
+            client.query_one(sql, &[]).await
+        };
+        let row = within(LARGE_TIME_MAX, begin).await.map_err(unusable)?;
+        Ok(Self {
+            client,
+            _driver: driver,
+            id: row.get::<_, Uuid>(0).as_u128(),
+            events: row.get(1),
+            key_check: row.get(2),
+            now: time(row.get(3)),
+        })
+    }
 
-/// Locks the ledger: no server creates an event meanwhile.
-async fn begin(client: &Client) -> Result<Begun, CallError> {
-    let sql = "SELECT events, key_check, leasehold.now_ms() FROM leasehold.ledger FOR UPDATE";
-    let row = client.query_one(sql, &[]).await?;
-    Ok(Begun { events: row.get(0), key_check: row.get(1), now: time(row.get(2)) })
-}
-
-impl Begun {
     /// Only an empty ledger takes a file, and only with the key that its servers have.
     fn check(&self, key: &SecretKey) -> Result<(), MoveError> {
         if self.events > 0 {
@@ -271,6 +294,10 @@ impl Begun {
             _ => Ok(()),
         }
     }
+
+    async fn commit(self) -> Result<(), CallError> {
+        within(LARGE_TIME_MAX, self.client.batch_execute("COMMIT")).await
+    }
 }
 
 /// The event as if it were new, under the number it has, without an entry in the log.
@@ -278,10 +305,10 @@ async fn add_event(client: &Client, event: &Event) -> Result<(), CallError> {
     let no = number(event.number);
     let added = create::add(client, event).await?;
     assert!(added.is_ok_and(|(added, _)| added == no), "the events of a file have numbers without gaps");
-    client.execute("DELETE FROM leasehold.log WHERE event_no = $1", &[&no]).await?;
+    let sql = "DELETE FROM leasehold.log WHERE event_no = $1";
+    within(LARGE_TIME_MAX, client.execute(sql, &[&no])).await?;
     let sql = "UPDATE leasehold.events SET created_at = $2 WHERE no = $1";
-    client.execute(sql, &[&no, &millis(event.created_at)]).await?;
-    Ok(())
+    within(LARGE_TIME_MAX, client.execute(sql, &[&no, &millis(event.created_at)])).await.map(drop)
 }
 
 /// The event's row as it stands, and the entry that says so.
@@ -359,7 +386,7 @@ impl Writing<'_> {
     async fn flush(&mut self) -> Result<(), CallError> {
         let images = serde_json::to_string(&std::mem::take(&mut self.images))?;
         self.rows = 0;
-        self.client.execute("SELECT leasehold.write_v2($1::text::json)", &[&images]).await?;
-        Ok(())
+        let sql = "SELECT leasehold.write_v2($1::text::json)";
+        within(LARGE_TIME_MAX, self.client.execute(sql, &[&images])).await.map(drop)
     }
 }

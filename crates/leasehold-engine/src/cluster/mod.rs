@@ -300,13 +300,15 @@ impl ClusterEngine {
 async fn answered(submitted: Submitted, shared: &Shared) -> Result<Done, EngineError> {
     let Submitted { mut answer, turn } = submitted;
     let done = match tokio::time::timeout(QUEUED_TIME_MAX, &mut answer).await {
-        Ok(done) => done,
-        Err(_) if turn.take() => return Err(EngineError::Overloaded),
-        Err(_) => answer.await,
+        Ok(done) => done.unwrap_or(Err(EngineError::Unknown)),
+        Err(_) if turn.take() => Err(EngineError::Overloaded),
+        Err(_) => answer.await.unwrap_or(Err(EngineError::Unknown)),
     };
-    let done = done.map_err(|_| EngineError::Unknown)?;
     if done.as_ref().is_ok_and(|done| done.replayed) {
         shared.meters.replayed.inc();
+    }
+    if matches!(done, Err(EngineError::Overloaded)) {
+        shared.meters.shed.inc();
     }
     done
 }
@@ -397,10 +399,11 @@ impl Engine for ClusterEngine {
         Ok(hall.map(|hall| Arc::clone(&hall.venue)))
     }
 
-    /// Refuses what is sold or blocked, as far as this server has read the log. What is held may be over by now: that
+    /// Refuses what is sold or blocked, as far as this server has read the log a moment ago. What is held may be over by now: that
     /// is for the gate in Redis and for the ledger, unless the gate was asked a moment ago.
     fn gate(&self, venue: &Venue, items: &[ItemRequest]) -> Option<Refusal> {
-        let hall = self.shared.halls.known(venue.number.0.cast_signed()).filter(|_| self.shared.is_up())?;
+        let is_current = || self.shared.is_up() && self.shared.sight.behind().is_none();
+        let hall = self.shared.halls.known(venue.number.0.cast_signed()).filter(|_| is_current())?;
         let refusal = hall
             .feed
             .look(|summary, seats| plainly_refused(summary, seats, items, |taken| hall.were_taken(taken)))?;

@@ -1,7 +1,7 @@
 //! What callers, workers, the follower and the sweeper of one server share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hashbrown::HashMap;
@@ -41,20 +41,53 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 pub(crate) struct LockedEvents(SyncMutex<HashMap<i32, Instant>>);
 
-/// How long their callers are told to come back.
+/// How long their callers are told to come back before somebody tries again.
 const LOCKED_FOR: Duration = Duration::from_secs(1);
+/// How long that may take, after which another one tries.
+const TRIED_FOR: Duration = Duration::from_secs(4);
 
 impl LockedEvents {
     pub(crate) fn note(&self, event: i32) {
         let now = Instant::now();
-        let mut locked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        locked.retain(|_, until| now < *until);
+        let mut locked = self.lock();
+        // Nobody has asked for those in all that time.
+        locked.retain(|_, until| now < *until + TRIED_FOR);
         locked.insert(event, now + LOCKED_FOR);
     }
 
+    /// It was seen to be free.
+    pub(crate) fn forget(&self, events: impl Iterator<Item = i32>) {
+        let mut locked = self.lock();
+        if !locked.is_empty() {
+            for event in events {
+                locked.remove(&event);
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     pub(crate) fn contains(&self, event: i32) -> bool {
-        let locked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        locked.get(&event).is_some_and(|until| Instant::now() < *until)
+        self.lock().get(&event).is_some_and(|until| Instant::now() < *until)
+    }
+
+    /// The same for somebody who would try: when the time has come, only the first is to.
+    pub(crate) fn turns_away(&self, event: i32) -> bool {
+        let now = Instant::now();
+        match self.lock().get_mut(&event) {
+            Some(until) if now < *until => true,
+            Some(until) => {
+                *until = now + TRIED_FOR;
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<i32, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -84,9 +84,9 @@ impl Worker {
             }
             self.shared.meters.queue_depth.dec_by(taken as i64);
             let begun = Instant::now();
-            let is_locked =
-                |job: &mut Job| event_of(job).is_some_and(|event| self.shared.locked.contains(event));
-            give_up(jobs.extract_if(.., is_locked).collect(), || EngineError::Overloaded);
+            if !self.shared.locked.is_empty() {
+                jobs = self.without_the_locked(jobs).await;
+            }
             self.carry_out(sorted(jobs)).await;
             self.shared.meters.commit_commands.observe(taken as f64);
             self.shared.meters.commit_seconds.observe(begun.elapsed().as_secs_f64());
@@ -104,6 +104,7 @@ impl Worker {
             }
             let (failure, mut jobs) = match self.attempt(jobs, by).await {
                 (Carried::Out(news), undecided) => {
+                    self.shared.locked.forget(news.versions.iter().map(|(event, _)| *event));
                     // The follower lives until all workers are gone.
                     let _ = self.news.send(news);
                     batches.extend(Batch::of(undecided, By::Desk));
@@ -121,7 +122,7 @@ impl Worker {
             match (failure, events) {
                 // The transaction in doubt may be the one that has it locked.
                 (Failure::Locked, _) if doubtful && in_time => batches.push(again(jobs)),
-                (Failure::Locked, Events::Any) if jobs.len() > 1 => {
+                (Failure::Locked, Events::Any) => {
                     let sorted = self.by_event(jobs).await;
                     let is_of_one = sorted.len() == 1;
                     for (event, jobs) in sorted {
@@ -135,7 +136,6 @@ impl Worker {
                     }
                 }
                 (Failure::Locked, Events::One(event)) => self.turn_away(event, jobs),
-                (Failure::Locked, Events::Any) => self.turn_away(jobs.first().and_then(event_of), jobs),
                 (Failure::Again, _) if tries < TRIES_MAX => {
                     self.shared.sight.tried_again.inc();
                     batches.push(again(jobs));
@@ -219,8 +219,18 @@ impl Worker {
         give_up(jobs, || EngineError::Overloaded);
     }
 
-    /// Jobs by the events that they are about, those that nobody keeps locked last.
-    async fn by_event(&self, jobs: Vec<Job>) -> Vec<(Option<i32>, Vec<Job>)> {
+    /// Tells the callers of events that are locked to come back before anybody waits for them.
+    async fn without_the_locked(&self, jobs: Vec<Job>) -> Vec<Job> {
+        let events = self.events_of(&jobs).await;
+        let is_locked = |event: &Option<i32>| event.is_some_and(|event| self.shared.locked.turns_away(event));
+        let (locked, free): (Vec<_>, Vec<_>) =
+            jobs.into_iter().zip(events).partition(|(_, event)| is_locked(event));
+        give_up(locked.into_iter().map(|(job, _)| job).collect(), || EngineError::Overloaded);
+        free.into_iter().map(|(job, _)| job).collect()
+    }
+
+    /// The event that each job is about.
+    async fn events_of(&self, jobs: &[Job]) -> Vec<Option<i32>> {
         let named: Vec<Wants> = jobs.iter().map(|job| Wants::of(&job.request.command)).collect();
         let (holds, bookings): (Vec<Uuid>, Vec<Uuid>) = (
             named.iter().flat_map(|wants| &wants.holds).copied().collect(),
@@ -234,10 +244,18 @@ impl Worker {
             .iter()
             .map(|row| (row.get::<_, Uuid>(0), row.get::<_, i32>(1)))
             .collect();
-        let mut sorted: HashMap<Option<i32>, Vec<Job>> = HashMap::new();
-        for (job, wants) in jobs.into_iter().zip(named) {
+        let event_of = |(job, wants): (&Job, &Wants)| {
             let mut ids = wants.holds.iter().chain(&wants.bookings);
-            let event = event_of(&job).or_else(|| ids.find_map(|id| known.get(id).copied()));
+            event_of(job).or_else(|| ids.find_map(|id| known.get(id).copied()))
+        };
+        jobs.iter().zip(&named).map(event_of).collect()
+    }
+
+    /// Jobs by the events that they are about, those that nobody keeps locked last.
+    async fn by_event(&self, jobs: Vec<Job>) -> Vec<(Option<i32>, Vec<Job>)> {
+        let mut sorted: HashMap<Option<i32>, Vec<Job>> = HashMap::new();
+        let events = self.events_of(&jobs).await;
+        for (job, event) in jobs.into_iter().zip(events) {
             sorted.entry(event).or_default().push(job);
         }
         let events: Vec<i32> = sorted.keys().flatten().copied().collect();
@@ -302,6 +320,7 @@ fn sorted(jobs: Vec<Job>) -> Vec<Batch> {
 /// The event that a command names.
 fn event_of(job: &Job) -> Option<i32> {
     match &job.request.command {
+        Command::UpdateEvent(update) => Some(number(update.event)),
         Command::CreateHold(create) => Some(number(create.event)),
         Command::CreateBlock(create) => Some(number(create.event)),
         Command::RemoveBlock(event, _) => Some(number(*event)),

@@ -19,8 +19,8 @@ pub(crate) struct Leaving {
     pub(crate) last_time: Timestamp,
     /// The last changes, oldest first; of each event without a gap.
     pub(crate) history: Vec<(EventNo, Change)>,
-    /// It may have left before, and nobody knows.
-    pub(crate) is_moving: bool,
+    /// Whether it may have left before.
+    pub(crate) departure: Departure,
 }
 
 /// An answer under an idempotency key, as it is kept.
@@ -46,7 +46,7 @@ impl Leaving {
         let (key, epoch) = store.identity(Clock::system().now())?;
         store.quick_check().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let Loaded { state, last_time, history, .. } = load::load(&store.connection, path, epoch)?;
-        Ok(Self { store, key, state, last_time, history, is_moving: departure == Departure::Moving })
+        Ok(Self { store, key, state, last_time, history, departure })
     }
 
     /// The key of a file, also while a server uses it.

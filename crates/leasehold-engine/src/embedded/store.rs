@@ -57,7 +57,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// What is in it may be in a ledger.
-    #[error("{} may be in a ledger: run `leasehold migrate` again, which finds out", path.display())]
+    #[error("{} may be in a ledger: run `leasehold migrate` to the same ledger again, which finds out", path.display())]
     Moving {
         /// The file.
         path: PathBuf,
@@ -106,17 +106,19 @@ impl Store {
         let path = || store.path.clone();
         match store.departure().map_err(|source| OpenError::Sqlite { path: path(), source })? {
             Departure::Stays => Ok(store),
-            Departure::Moving => Err(OpenError::Moving { path: path() }),
+            Departure::Moving(_) => Err(OpenError::Moving { path: path() }),
             Departure::Moved => Err(OpenError::Moved { path: path() }),
         }
     }
 
     /// Whether its contents have left it.
     pub(crate) fn departure(&self) -> rusqlite::Result<Departure> {
-        Ok(match meta::<Vec<u8>>(&self.connection, MOVED_MARK)?.as_deref() {
+        Ok(match meta::<Vec<u8>>(&self.connection, MOVED_MARK)? {
             None => Departure::Stays,
-            Some(&[0]) => Departure::Moving,
-            Some(_) => Departure::Moved,
+            Some(mark) => match mark.as_slice().try_into() {
+                Ok(ledger) => Departure::Moving(u128::from_be_bytes(ledger)),
+                Err(_) => Departure::Moved,
+            },
         })
     }
 
@@ -125,7 +127,7 @@ impl Store {
             Departure::Stays => {
                 self.connection.execute("DELETE FROM meta WHERE name = ?1", [MOVED_MARK]).map(drop)
             }
-            Departure::Moving => set_meta(&self.connection, MOVED_MARK, &[0]),
+            Departure::Moving(ledger) => set_meta(&self.connection, MOVED_MARK, &ledger.to_be_bytes()),
             Departure::Moved => set_meta(&self.connection, MOVED_MARK, &[1]),
         }
     }
@@ -190,8 +192,8 @@ const MOVED_MARK: &str = "moved";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
     Stays,
-    /// They were about to be committed in a ledger.
-    Moving,
+    /// They were about to be committed in the ledger with this id.
+    Moving(u128),
     Moved,
 }
 

@@ -98,7 +98,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// A slot, and a key in it.
+    /// A slot, and a key in it: under the prefix of the gate, so that whoever may use the one may use the other.
     fn key_of(&self, subject: Subject) -> (u8, String) {
         let code = match subject {
             Subject::Address(address) => self.key.code_of(&[b"address", address.to_string().as_bytes()]),
@@ -106,7 +106,7 @@ impl Exchange {
         };
         let slot = code[31] % SLOTS;
         let digits: String = code[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        (slot, format!("leasehold:{{rate-{slot}}}:{digits}"))
+        (slot, format!("leasehold:gate:{{rate-{slot}}}:{digits}"))
     }
 }
 
