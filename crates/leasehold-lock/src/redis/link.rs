@@ -2,7 +2,7 @@
 //!
 //! One multiplexed connection is shared by all tasks, with Nagle's delay off. A command without an answer is
 //! never sent again here: whoever asked decides. (The cluster client does send again; every script of ours
-//! is therefore safe to run twice.)
+//! is therefore safe to run twice: at worst something is counted twice for some seconds.)
 //!
 //! A cluster has a second connection, for listening only. A node that gives a slot away ends its
 //! subscriptions with a message that the client takes for the answer to a command: on a connection that is
