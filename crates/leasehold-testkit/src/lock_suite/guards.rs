@@ -17,7 +17,7 @@ fn locker(store: &Store) -> Locker {
 /// A short lease is held for long by renewing it.
 pub async fn guard_is_renewed_beyond_its_length(store: Store) {
     let (name, locker) = (name("renewed"), locker(&store));
-    let length = Duration::from_secs(3);
+    let length = Duration::from_millis(3_500);
     let guard = locker.acquire(names(&name)).ttl(length).await.unwrap().granted().expect("free");
     let (first_deadline, clock) = (guard.deadline(), Clock::system());
     assert!(first_deadline < clock.now() + length, "it could go on beyond the lease");
@@ -63,7 +63,7 @@ pub async fn holder_learns_that_its_lease_is_gone(store: Store) {
 /// A guard that is leaked, or work that hangs, does not keep the lock for ever.
 pub async fn renewal_stops_at_the_cap_and_the_holder_is_told_before_the_end(store: Store) {
     let (name, locker) = (name("cap"), locker(&store));
-    let length = Duration::from_secs(3);
+    let length = Duration::from_millis(3_500);
     let acquired = locker.acquire(names(&name)).ttl(length).hold_max(length * 2).await.unwrap();
     let guard = acquired.granted().expect("free");
     let began = Instant::now();
