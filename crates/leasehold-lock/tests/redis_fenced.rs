@@ -4,10 +4,15 @@ use std::time::Duration;
 
 use leasehold_lock::backend::Released;
 use leasehold_lock::{Acquired, Epochs, LockError, Locker, Redis};
-use leasehold_testkit::servers::{Postgres, RedisServer};
+use leasehold_testkit::servers::{Persistence, Postgres, RedisServer};
+
+/// A server that nobody stops, so that a disk which is slow for a moment takes no part.
+fn start() -> RedisServer {
+    RedisServer::options().persistence(Persistence::None).start()
+}
 
 leasehold_testkit::lock_suite!(async {
-    let (server, postgres) = (RedisServer::start(), Postgres::start());
+    let (server, postgres) = (start(), Postgres::start());
     let redis = Redis::open(&server.url()).unwrap().with_claim_time(Duration::from_secs(1));
     let store = redis.with_epochs(Epochs::open(&postgres.url()).unwrap());
     ((server, postgres), store)
@@ -16,7 +21,7 @@ leasehold_testkit::lock_suite!(async {
 /// However many names were used: names of one slot share its counter, and nothing else stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_are_free_need_no_memory_on_the_server() {
-    let (server, postgres) = (RedisServer::start(), Postgres::start());
+    let (server, postgres) = (start(), Postgres::start());
     let redis = Redis::open(&server.url()).unwrap();
     let locker = Locker::new(redis.with_epochs(Epochs::open(&postgres.url()).unwrap()));
     for round in 0..40 {
@@ -42,7 +47,7 @@ async fn names_that_are_free_need_no_memory_on_the_server() {
 /// What many ask at the same time goes to the server together, and is decided for each of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_no_lock_is_refused_and_those_who_asked_with_it_are_not() {
-    let (server, postgres) = (RedisServer::start(), Postgres::start());
+    let (server, postgres) = (start(), Postgres::start());
     let () = server.command(&["HSET", "lock:{job}:hash", "field", "value"]);
     let redis = || Redis::open(&server.url()).unwrap();
     let fenced = redis().with_epochs(Epochs::open(&postgres.url()).unwrap());

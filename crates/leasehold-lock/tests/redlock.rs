@@ -5,7 +5,12 @@ use std::time::{Duration, Instant};
 
 use leasehold_lock::{Locker, Redlock};
 use leasehold_testkit::lock_suite::{Store, cancel, keep_all};
-use leasehold_testkit::servers::{RedisServer, independent};
+use leasehold_testkit::servers::{Persistence, RedisServer};
+
+/// Servers that nobody stops, so that a disk which is slow for a moment takes no part.
+fn independent(count: usize) -> Vec<RedisServer> {
+    RedisServer::options().persistence(Persistence::None).start_independent(count)
+}
 
 fn over(servers: &[RedisServer]) -> Redlock {
     let addresses: Vec<String> = servers.iter().map(RedisServer::address).collect();

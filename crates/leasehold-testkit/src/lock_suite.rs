@@ -13,8 +13,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_lock::backend::{Attempt, Backend, Held, Order, Request};
-use leasehold_lock::{Fence, Grant, Guarantee, Label, LockName, Names, Owner, Ttl};
+use leasehold_lock::backend::{Attempt, Backend, Held, Order, Released, Renewed, Request};
+use leasehold_lock::{
+    Fence, Grant, Guarantee, Guard, Label, LeaseView, LockError, LockName, Names, Owner, StoreError, Ttl,
+};
 
 pub mod cancel;
 pub mod fences;
@@ -31,7 +33,7 @@ pub type Store = Arc<dyn Backend>;
 type Case = fn(Store) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A lease that is short enough to wait for its end.
-pub(crate) const SHORT: Duration = Duration::from_millis(600);
+pub(crate) const SHORT: Duration = Duration::from_secs(1);
 /// A lease that no test waits for: a name that is free before its end was given back.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// How long anything may take that is not a matter of waiting.
@@ -192,10 +194,60 @@ pub(crate) fn held(names: &Names, owner: &Owner, length: Duration) -> Held {
     Held { names: names.clone(), owner: owner.clone(), ttl: ttl(length), order: Order::Any }
 }
 
+/// What the store says in the end. On a machine that stands still for a moment an answer may come too late to count, so
+/// the same is asked again. That is for questions that may be asked twice.
+async fn answer<T, F>(mut question: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match question().await {
+            Err(StoreError::Unknown(_)) if Instant::now() < until => {}
+            answer => return answer.expect("the store answers"),
+        }
+    }
+}
+
+/// Asks for a lease. The same owner may ask again.
 pub(crate) async fn ask(store: &Store, held: &Held) -> Attempt {
     let Held { names, owner, ttl, order } = held;
     let request = Request { names, owner, ttl: *ttl, order: *order };
-    store.try_acquire(&request).await.expect("the store answers")
+    answer(|| store.try_acquire(&request)).await
+}
+
+pub(crate) async fn renew(store: &Store, held: &Held) -> Renewed {
+    answer(|| async { store.renew(std::slice::from_ref(held)).await.remove(0) }).await
+}
+
+pub(crate) async fn inspect(store: &Store, name: &LockName) -> Option<LeaseView> {
+    answer(|| store.inspect(name)).await
+}
+
+/// Gives back what may be held.
+pub(crate) async fn give_back(store: &Store, held: &Held) {
+    answer(|| store.release(held)).await;
+}
+
+/// Gives back, and wants to be told this. After a release that got no answer, that nothing is held is right as well.
+pub(crate) async fn release_is(store: &Store, held: &Held, expected: Released) {
+    let mut asked = 0;
+    let released = answer(|| {
+        asked += 1;
+        store.release(held)
+    });
+    let released = released.await;
+    if asked == 1 || released == Released::Released {
+        assert_eq!(released, expected);
+    }
+}
+
+/// Gives a guard back that is held. When the answer is late, it is given back all the same.
+pub(crate) async fn let_go(guard: Guard) {
+    match guard.release().await {
+        Ok(Released::Released) | Err(LockError::Unknown { .. }) => {}
+        other => panic!("it was held: {other:?}"),
+    }
 }
 
 #[track_caller]
@@ -217,7 +269,7 @@ pub(crate) fn fence(store: &Store, grant: &Grant) -> Option<Fence> {
 /// Waits until a name is free, and fails unless that is before the end of its lease.
 pub(crate) async fn is_free_within(store: &Store, name: &LockName, time_max: Duration) {
     let until = Instant::now() + time_max;
-    while let Some(lease) = store.inspect(name).await.expect("the store answers") {
+    while let Some(lease) = inspect(store, name).await {
         assert!(Instant::now() < until, "still held after {time_max:?}: {lease:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use leasehold_api::{CreateEvent, ItemSpec, PolicySpec, SeatSpec};
-use leasehold_testkit::{Desk, Granted, History, Random, Stage, request_bytes, try_exchange};
+use leasehold_api::{BookingView, CreateEvent, ItemSpec, PolicySpec, SeatSpec};
+use leasehold_testkit::{Answer, Desk, Granted, History, Random, Stage, request_bytes, try_exchange};
 
 /// The shortest life a hold may ask for.
 const TTL_MS: u64 = 1_000;
@@ -17,6 +17,18 @@ struct Fought {
     refused: usize,
     expired: usize,
     fences: Vec<(Duration, u64)>,
+}
+
+impl Fought {
+    /// Whether it was done. On a machine that stands still for a moment a hold may be over before its holder goes on; until
+    /// then everything must work.
+    fn was_in_time(&mut self, answer: &Answer, asked: Instant) -> bool {
+        let is_over = (answer.status, answer.code().as_deref()) == (410, Some("hold-expired"));
+        let is_excused = is_over && asked.elapsed() >= Duration::from_millis(TTL_MS);
+        assert!(answer.is_success() || is_excused, "{answer:?}");
+        self.expired += usize::from(is_over);
+        !is_over
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,6 +93,7 @@ async fn fight(mut desk: Desk, mut random: Random, history: History) -> Fought {
     let mut fought = Fought::default();
     let until = Instant::now() + FIGHT;
     while Instant::now() < until {
+        let asked = Instant::now();
         let answer = desk.hold("duel", vec![ItemSpec::seat("A-1")], TTL_MS).await;
         let Some(hold) = Granted::of(&answer) else {
             assert_eq!((answer.status, answer.code().as_deref()), (409, Some("seat-taken")));
@@ -92,14 +105,18 @@ async fn fight(mut desk: Desk, mut random: Random, history: History) -> Fought {
         let fence = hold.view.items[0].fence.expect("a seat comes with a fence");
         fought.fences.push((history.now(), fence));
         match random.within(0..4) {
-            0 => assert!(desk.release(&hold).await.is_success()),
+            0 => _ = fought.was_in_time(&desk.release(&hold).await, asked),
             1 => {
-                assert!(desk.extend(&hold, TTL_MS + 200).await.is_success());
-                wait_until_over(&mut desk, &hold, &mut fought).await;
+                if fought.was_in_time(&desk.extend(&hold, TTL_MS + 200).await, asked) {
+                    wait_until_over(&mut desk, &hold, &mut fought).await;
+                }
             }
             2 => {
-                let booking = desk.sold(&hold, None).await;
-                assert!(desk.cancel(&booking.booking_id).await.is_success());
+                let sold = desk.confirm(&hold, None).await;
+                if fought.was_in_time(&sold, asked) {
+                    let booking: BookingView = sold.view().expect("a booking");
+                    assert!(desk.cancel(&booking.booking_id).await.is_success());
+                }
             }
             _ => wait_until_over(&mut desk, &hold, &mut fought).await,
         }

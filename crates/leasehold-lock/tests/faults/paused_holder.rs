@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use leasehold_lock::{Fence, Locker, Settings, StoreOptions, open};
+use leasehold_testkit::Lateness;
 use leasehold_testkit::servers::{Postgres, RedisServer, independent};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -16,7 +17,9 @@ use crate::support::{PATIENCE, granted};
 /// The store of a process that is a holder, and no test.
 const STORE: &str = "LEASEHOLD_TEST_HOLDER_STORE";
 const EPOCHS: &str = "LEASEHOLD_TEST_HOLDER_EPOCHS";
-const TTL: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(5);
+/// Whoever wakes up is told within this time, and within what the machine itself is late by meanwhile.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a lock protects. With the check, a late write is refused; without it, accepted.
 #[derive(Default)]
@@ -113,8 +116,11 @@ async fn hold(store: &str) {
         std::thread::sleep(Duration::from_millis(5));
         tokio::task::yield_now().await;
     };
+    let (woke, lateness) = (Instant::now(), Lateness::watch());
     say(&format!("woke up and believes {}", if slept { "it holds" } else { "it lost" }));
     let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("the signal fires");
+    let (told_after, late_by) = (woke.elapsed(), lateness.worst());
+    assert!(told_after < TOLD_WITHIN + late_by * 2, "told after {told_after:?}, late by {late_by:?}");
     say(&format!("was told {reason:?}"));
     // It writes all the same: work that was under way does not ask first.
     say(&format!("writes {}", guard.fence().unwrap().0));

@@ -86,9 +86,11 @@ async fn pitfall_04_rivals_on_an_even_number_of_servers_all_get_their_turn() {
     }
 }
 
-/// Pitfall 1: with less than a tenth of its length left a lease is refused, and given back everywhere.
+/// Pitfall 1: with less than a tenth of its length left a lease is refused, and given back everywhere. A server that had
+/// not voted by then, or whose vote was over before anybody looked, makes it another case: then there is another round.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pitfall_01_lease_that_is_almost_over_is_refused_and_given_back() {
+    const ROUNDS: u32 = 5;
     let servers = independent(3);
     let store = redlock(&servers);
     let length = Duration::from_millis(1_500);
@@ -110,18 +112,23 @@ async fn pitfall_01_lease_that_is_almost_over_is_refused_and_given_back() {
     };
     assert!(matches!(ask(held(&warm)).await, Ok(Attempt::Granted(_))));
     store.release(&held(&warm)).await.unwrap();
-    let owner = Owner::random(None);
-    let mut asking = Box::pin(ask(held(&owner)));
-    // Asked once, then this thread is held up for as long as the lease is good; the votes come in meanwhile.
-    assert!(is_pending(&mut asking).await);
-    std::thread::sleep(length.mul_f64(0.87));
-    let votes = servers.iter().filter(|server| owner_on(server, "job").is_some()).count();
-    assert_eq!(votes, 3, "all servers had voted for it");
-    let answer = asking.await;
-    assert!(answer.is_err(), "almost nothing was left of it: {answer:?}");
-    for server in &servers {
-        until("it is given back", async || owner_on(server, "job").is_none()).await;
+    for _ in 0..ROUNDS {
+        let owner = Owner::random(None);
+        let mut asking = Box::pin(ask(held(&owner)));
+        // Asked once, then this thread is held up for as long as the lease is good; the votes come in meanwhile.
+        assert!(is_pending(&mut asking).await);
+        std::thread::sleep(length.mul_f64(0.87));
+        let votes = servers.iter().filter(|server| owner_on(server, "job").is_some()).count();
+        let answer = asking.await;
+        assert!(answer.is_err(), "almost nothing was left of it: {answer:?}");
+        for server in &servers {
+            until("it is given back", async || owner_on(server, "job").is_none()).await;
+        }
+        if votes == servers.len() {
+            return;
+        }
     }
+    panic!("not all servers had voted for it, {ROUNDS} times in a row");
 }
 
 /// Pitfall 1: whoever was held up for longer than two seconds on the way has nothing, however long the lease

@@ -75,7 +75,9 @@ async fn pitfall_09_servers_that_stand_still_do_not_keep_a_lease_from_being_rene
         guard.check().expect("it is renewed on three of five");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(locker.meters().renewal_failures.get(), 0, "a renewal waited for those who stand still");
+    // Every one of seven would, if it waited for those who stand still. A machine that is busy may be late once or twice.
+    let failures = locker.meters().renewal_failures.get();
+    assert!(failures < 3, "{failures} renewals waited for those who stand still");
     servers[1].resume();
     servers[4].resume();
     assert_eq!(guard.release().await.unwrap(), Released::Released);

@@ -115,7 +115,7 @@ mod tests {
     use std::time::Instant;
 
     use leasehold_core::EventNo;
-    use leasehold_testkit::servers::{RedisCluster, RedisServer};
+    use leasehold_testkit::servers::{Persistence, RedisCluster, RedisServer};
 
     use super::*;
     use crate::config::{Rate, ServerConfig};
@@ -151,18 +151,38 @@ mod tests {
         }
     }
 
+    /// A server that nobody stops, so that a disk which is slow for a moment takes no part.
+    fn start() -> RedisServer {
+        RedisServer::options().persistence(Persistence::None).start()
+    }
+
+    /// What is not told in time is not told later. A machine that stands still for a moment may be the reason, so it is
+    /// tried with another event; what is never told has another reason.
+    const ROUNDS: u32 = 3;
+
+    /// Has one server give all there is of an event, and the other one 20 more, which it pays back when it is told. Says
+    /// for how long, or `None` when it was not told.
+    async fn pays_back(one: &Server, two: &Server, event: EventNo) -> Option<Duration> {
+        assert_eq!(one.take(event, 50), 50);
+        one.exchange().await;
+        assert_eq!(two.take(event, 20), 20, "it cannot know yet");
+        two.exchange().await;
+        two.limits.check_event(event).err().map(|refused| refused.wait)
+    }
+
     #[tokio::test]
     async fn what_one_server_gave_another_does_not_give_again() {
-        let redis = RedisServer::start();
+        let redis = start();
         let rate = Rate { per_second: 1, burst: 50 };
         let (one, two) = (Server::new(&redis.url(), rate), Server::new(&redis.url(), rate));
-        assert_eq!(one.take(GALA, 50), 50);
-        one.exchange().await;
-        assert_eq!(two.take(GALA, 20), 20, "it cannot know yet");
-        two.exchange().await;
-        let refused = two.limits.check_event(GALA).unwrap_err();
-        assert!(refused.wait > Duration::from_secs(10), "first it pays back: {refused:?}");
-        assert!(two.limits.check_event(EventNo(2)).is_ok(), "another event has its own");
+        for round in 0..ROUNDS {
+            if let Some(wait) = pays_back(&one, &two, EventNo(2 * round)).await {
+                assert!(wait > Duration::from_secs(10), "first it pays back: {wait:?}");
+                assert!(two.limits.check_event(EventNo(2 * round + 1)).is_ok(), "another event has its own");
+                return;
+            }
+        }
+        panic!("it gives what the other gave");
     }
 
     #[tokio::test]
@@ -185,50 +205,68 @@ mod tests {
                 server.exchange().await;
             }
         }
-        let later = EventNo(2);
-        assert_eq!(one.take(later, 50), 50);
-        one.exchange().await;
-        assert_eq!(two.take(later, 20), 20);
-        two.exchange().await;
-        assert_eq!(two.take(later, 20), 0);
+        for round in 0..ROUNDS {
+            let later = EventNo(2 + round);
+            if pays_back(&one, &two, later).await.is_some() {
+                assert_eq!(two.take(later, 20), 0);
+                return;
+            }
+        }
+        panic!("they do not share again");
     }
 
     #[tokio::test]
     async fn addresses_do_not_stand_in_redis_and_no_key_lives_for_ever() {
-        let redis = RedisServer::start();
-        let server = Server::new(&redis.url(), Rate { per_second: 10, burst: 10 });
+        let redis = start();
+        let server = Server::new(&redis.url(), Rate { per_second: 1, burst: 50 });
         let address = "203.0.113.77".parse().unwrap();
-        server.limits.check_address(address).unwrap();
-        server.limits.check_event(GALA).unwrap();
-        server.exchange().await;
-        let keys: Vec<String> = redis.command(&["KEYS", "*"]);
+        let (mut keys, mut taken) = (Vec::<String>::new(), 0);
+        for _ in 0..ROUNDS {
+            taken += 10;
+            for _ in 0..10 {
+                server.limits.check_address(address).unwrap();
+                server.limits.check_event(GALA).unwrap();
+            }
+            server.exchange().await;
+            keys = redis.command(&["KEYS", "*"]);
+            if keys.len() == 2 {
+                break;
+            }
+        }
         assert_eq!(keys.len(), 2, "{keys:?}");
         for key in keys {
             assert!(!key.contains("203") || !key.contains("113"), "{key}");
             let lives_for: i64 = redis.command(&["PTTL", &key]);
-            assert!((0..=100).contains(&lives_for), "{key} lives for {lives_for} ms");
+            assert!((1..=1_000 * taken).contains(&lives_for), "{key} lives for {lives_for} ms");
         }
     }
 
     #[tokio::test]
     async fn on_a_cluster_the_keys_are_on_many_slots() {
-        let cluster = RedisCluster::start();
+        let cluster = RedisCluster::options().persistence(Persistence::None).start();
         let rate = Rate { per_second: 1, burst: 50 };
         let url = cluster.url();
         let (one, two) = (Server::new(&url, rate), Server::new(&url, rate));
-        let addresses = || (0..=255).map(|number| [10, 0, 0, number].into());
-        for server in [&one, &two] {
-            for address in addresses() {
-                (0..40).for_each(|_| server.limits.check_address(address).unwrap());
+        let mut are_known = false;
+        for round in 0..ROUNDS as u8 {
+            let addresses = || (0..=255).map(|number| [10, 0, round, number].into());
+            for server in [&one, &two] {
+                for address in addresses() {
+                    (0..40).for_each(|_| server.limits.check_address(address).unwrap());
+                }
+                server.exchange().await;
             }
-            server.exchange().await;
+            are_known = addresses().all(|address| two.limits.check_address(address).is_err());
+            if are_known {
+                break;
+            }
         }
-        assert!(addresses().all(|address| two.limits.check_address(address).is_err()));
+        assert!(are_known, "some addresses are given more than their rate");
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn three_servers_that_all_want_more_give_as_much_as_one() {
-        let redis = RedisServer::start();
+        let redis = start();
         let rate = Rate { per_second: 200, burst: 20 };
         let stop = CancellationToken::new();
         let begun = Instant::now();
@@ -240,15 +278,19 @@ mod tests {
                 server
             })
             .collect();
-        let mut given = 0;
+        // A bucket that nobody looks at for long is full, and gives no more than that: such a time counts as a short one.
+        let (mut given, mut wanted_for, mut looked) = (0, Duration::ZERO, begun);
         while begun.elapsed() < Duration::from_secs(3) {
             given += servers.iter().map(|server| server.take(GALA, 50)).sum::<usize>();
+            wanted_for += looked.elapsed().min(Duration::from_millis(100));
+            looked = Instant::now();
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
+        let wanted = wanted_for.as_secs_f64() * 200.0;
         let allowed = begun.elapsed().as_secs_f64() * 200.0 + 20.0;
         stop.cancel();
         println!("{given} of {allowed}");
         assert!((given as f64) < 1.7 * allowed, "{given} where {allowed} are allowed");
-        assert!((given as f64) > 0.4 * allowed, "{given} where {allowed} are allowed");
+        assert!((given as f64) > 0.4 * wanted, "{given} where {wanted} could have been had");
     }
 }

@@ -7,15 +7,22 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold_lock::backend::{Attempt, Released, Renewed};
+use leasehold_lock::backend::{Attempt, Renewed};
 use leasehold_lock::{LockName, Locker, Names, Settings};
 
-use super::{LONG, PATIENCE, Store, ask, granted, held, name, names, owner};
+use super::{
+    LONG, PATIENCE, Store, ask, give_back, granted, held, inspect, let_go, name, names, owner, renew,
+};
+use crate::Lateness;
 
 /// The name must be free this soon, although its lease lasts for a minute.
 const SOON: Duration = Duration::from_secs(1);
-/// A name that was not is tried again so often.
-const ATTEMPTS_MAX: usize = 3;
+/// A machine that is late by as much is the reason for anything.
+const STALL: Duration = Duration::from_millis(100);
+/// So often a name may not be free so soon for another reason.
+const LATE_MAX: u32 = 2;
+/// So often it is tried on a machine that stands still again and again.
+const ATTEMPTS_MAX: usize = 6;
 /// A future that is not over after so many polls hangs.
 const POLLS_MAX: usize = 1_000;
 
@@ -43,29 +50,40 @@ async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
 /// Drops what `attempt` does after each number of polls, until it finishes by itself, and wants the names free soon
 /// every time. Returns the number of polls that it took.
 ///
-/// `attempt` tells whether it finished, and how long the names were taken afterwards. A machine that is busy with
-/// other tests may be late once; the same await that is late every time is not.
+/// `attempt` tells whether it finished, and how long the names were taken afterwards. A store may be late once, for the
+/// sake of its disk; the same await that is late again is not excused by that, only by a machine that stood still.
 async fn at_every_await<F>(first: usize, attempt: impl Fn(usize) -> F) -> usize
 where
     F: Future<Output = (bool, Duration)>,
 {
     for polls in first..POLLS_MAX {
-        let mut finished = false;
-        let mut soonest = Duration::MAX;
-        for _ in 0..ATTEMPTS_MAX {
-            let taken_for;
-            (finished, taken_for) = attempt(polls).await;
-            soonest = soonest.min(taken_for);
-            if soonest < SOON {
-                break;
-            }
-        }
-        assert!(soonest < SOON, "dropped after {polls} polls, the name was free only after {soonest:?}");
-        if finished {
+        if soon_free(polls, &attempt).await {
             return polls;
         }
     }
     panic!("it never finished");
+}
+
+/// Tries until the names are free soon, and says whether it finished.
+async fn soon_free<F>(polls: usize, attempt: &impl Fn(usize) -> F) -> bool
+where
+    F: Future<Output = (bool, Duration)>,
+{
+    let (mut late, mut soonest) = (0, Duration::MAX);
+    for _ in 0..ATTEMPTS_MAX {
+        let lateness = Lateness::watch();
+        let (finished, taken_for) = attempt(polls).await;
+        if taken_for < SOON {
+            return finished;
+        }
+        soonest = soonest.min(taken_for);
+        late += u32::from(lateness.worst() < STALL);
+        println!("free after {taken_for:?}, while the machine was late by {:?}", lateness.worst());
+        if late == LATE_MAX {
+            break;
+        }
+    }
+    panic!("dropped after {polls} polls, the name was free only after {soonest:?}");
 }
 
 /// Acquiring a free name, and several, which a cluster has on several servers.
@@ -104,7 +122,7 @@ pub async fn waiting_dropped_at_any_await_leaves_nothing(store: Store) {
                 let waiting = polled(polls, acquire.into_future());
                 let release = async {
                     tokio::time::sleep(Duration::from_millis(30)).await;
-                    store.release(&other).await.unwrap();
+                    give_back(store, &other).await;
                 };
                 let (acquired, ()) = tokio::join!(waiting, release);
                 let finished = acquired.is_some();
@@ -134,10 +152,10 @@ pub async fn owner_that_gave_up_and_asks_again_keeps_the_lock(store: Store) {
         // Longer than what is given back for an abandoned acquisition goes on.
         let until = Instant::now() + Duration::from_millis(1_300);
         while Instant::now() < until {
-            assert!(store.inspect(&name).await.unwrap().is_some(), "its own past took the lock away");
+            assert!(inspect(&store, &name).await.is_some(), "its own past took the lock away");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let_go(guard).await;
     }
 }
 
@@ -182,9 +200,9 @@ pub async fn renewal_dropped_at_any_await_harms_nothing(store: Store) {
             let mine = held(&names(&name("drop-renew")), &owner(), LONG);
             granted(ask(store, &mine).await);
             let finished = polled(polls, store.renew(std::slice::from_ref(&mine))).await.is_some();
-            let again = store.renew(std::slice::from_ref(&mine)).await.remove(0).unwrap();
+            let again = renew(store, &mine).await;
             assert_eq!(again, Renewed::Extended);
-            store.release(&mine).await.unwrap();
+            give_back(store, &mine).await;
             (finished, all_free(store, &mine.names).await)
         }
     })
@@ -207,7 +225,7 @@ async fn nobody_in_line(store: &Store, names: &Names) -> Duration {
     let mine = held(names, &owner(), LONG);
     loop {
         if let Attempt::Granted(_) = ask(store, &mine).await {
-            let lease = store.inspect(&names.as_slice()[0]).await.expect("the store answers");
+            let lease = inspect(store, &names.as_slice()[0]).await;
             if lease.expect("it is held").waiters.is_none_or(|waiters| waiters == 0) {
                 break;
             }
@@ -216,7 +234,7 @@ async fn nobody_in_line(store: &Store, names: &Names) -> Duration {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let took = began.elapsed();
-    store.release(&mine).await.expect("the store answers");
+    give_back(store, &mine).await;
     took
 }
 
@@ -226,7 +244,7 @@ async fn free(store: &Store, name: &LockName) -> Instant {
     let began = Instant::now();
     let mut free_since = None;
     while free_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(20)) {
-        match store.inspect(name).await.expect("the store answers") {
+        match inspect(store, name).await {
             None => _ = free_since.get_or_insert_with(Instant::now),
             Some(lease) => {
                 free_since = None;

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use leasehold_lock::backend::{Attempt, Released};
 use leasehold_lock::{Clock, LeaseState, LockError, Locker, LostReason, Settings};
 
-use super::{LONG, PATIENCE, Store, ask, held, is_free_within, name, names, owner};
+use super::{
+    LONG, PATIENCE, Store, ask, give_back, held, inspect, is_free_within, let_go, name, names, owner, ttl,
+};
+use crate::Lateness;
 
 fn locker(store: &Store) -> Locker {
     Locker::with_settings(store.clone(), Settings::default())
@@ -14,20 +17,20 @@ fn locker(store: &Store) -> Locker {
 /// A short lease is held for long by renewing it.
 pub async fn guard_is_renewed_beyond_its_length(store: Store) {
     let (name, locker) = (name("renewed"), locker(&store));
-    let length = Duration::from_millis(1_500);
+    let length = Duration::from_millis(3_500);
     let guard = locker.acquire(names(&name)).ttl(length).await.unwrap().granted().expect("free");
     let (first_deadline, clock) = (guard.deadline(), Clock::system());
     assert!(first_deadline < clock.now() + length, "it could go on beyond the lease");
     let until = Instant::now() + length * 2;
     while Instant::now() < until {
-        assert_eq!(guard.state(), LeaseState::Held);
+        assert_ne!(guard.state(), LeaseState::Lost);
         // With a long one, because a set of servers waits for answers as long as a lease is worth it.
         let attempt = ask(&store, &held(&names(&name), &owner(), LONG)).await;
         assert!(matches!(attempt, Attempt::Busy(_)), "it was not renewed in time");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(guard.deadline() > first_deadline + length, "it was renewed, and is to stop all the same");
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let_go(guard).await;
 }
 
 /// Dropping is enough.
@@ -41,16 +44,16 @@ pub async fn dropped_guard_gives_the_lock_back(store: Store) {
 pub async fn release_tells_whether_it_still_was_held(store: Store) {
     let (name, locker) = (name("told"), locker(&store));
     let guard = locker.acquire(names(&name)).ttl(LONG).await.unwrap().granted().expect("free");
-    store.release(&held(&names(&name), guard.owner(), LONG)).await.unwrap();
+    give_back(&store, &held(&names(&name), guard.owner(), LONG)).await;
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
 }
 
 /// What the store gave away is lost at the next renewal, long before the end of the lease.
 pub async fn holder_learns_that_its_lease_is_gone(store: Store) {
     let (name, locker) = (name("gone"), locker(&store));
-    let length = Duration::from_secs(3);
+    let length = Duration::from_secs(6);
     let guard = locker.acquire(names(&name)).ttl(length).await.unwrap().granted().expect("free");
-    store.release(&held(&names(&name), guard.owner(), LONG)).await.unwrap();
+    give_back(&store, &held(&names(&name), guard.owner(), LONG)).await;
     let reason = tokio::time::timeout(length, guard.lost()).await.expect("told before the end");
     assert_eq!(reason, LostReason::Gone);
     assert_eq!(guard.state(), LeaseState::Lost);
@@ -60,7 +63,7 @@ pub async fn holder_learns_that_its_lease_is_gone(store: Store) {
 /// A guard that is leaked, or work that hangs, does not keep the lock for ever.
 pub async fn renewal_stops_at_the_cap_and_the_holder_is_told_before_the_end(store: Store) {
     let (name, locker) = (name("cap"), locker(&store));
-    let length = Duration::from_millis(1_500);
+    let length = Duration::from_millis(3_500);
     let acquired = locker.acquire(names(&name)).ttl(length).hold_max(length * 2).await.unwrap();
     let guard = acquired.granted().expect("free");
     let began = Instant::now();
@@ -77,12 +80,14 @@ pub async fn run_cancels_the_work_before_anybody_else_can_have_the_lock(store: S
     let (name, locker) = (name("run"), locker(&store));
     for round in 0..ROUNDS {
         let length = Duration::from_secs(1 << round);
+        let lateness = Lateness::watch();
         let began = Instant::now();
         let acquired = locker.acquire(names(&name)).ttl(length).no_renewal().wait(PATIENCE).await.unwrap();
         let guard = acquired.granted().expect("free");
         let work = std::future::pending::<()>();
         assert!(matches!(guard.run(work).await, Err(LockError::Lost { .. })));
         // The work has been dropped by now. The lock is still nobody else's.
+        let (stopped_after, late_by) = (began.elapsed(), lateness.worst());
         let next = held(&names(&name), &owner(), LONG);
         let attempt = ask(&store, &next).await;
         assert_eq!(guard.run(async { 1 }).await.ok(), None, "work begins after the loss");
@@ -90,7 +95,10 @@ pub async fn run_cancels_the_work_before_anybody_else_can_have_the_lock(store: S
             return;
         }
         assert!(began.elapsed() >= length, "another owner was let in before the end of the lease");
-        store.release(&next).await.unwrap();
+        // Stopped in time, and the answer took too long; or the machine stood still for much of the margin.
+        let is_excused = stopped_after < length || late_by > ttl(length).margin() / 4;
+        assert!(is_excused, "stopped after {stopped_after:?} of {length:?}, without a reason: {late_by:?}");
+        give_back(&store, &next).await;
     }
     panic!("the work was stopped too late {ROUNDS} times in a row");
 }
@@ -101,6 +109,6 @@ pub async fn detached_lease_stays_until_its_owner_releases_it(store: Store) {
     let guard = locker.acquire(names(&name)).ttl(LONG).await.unwrap().granted().expect("free");
     let held = guard.detach();
     locker.settle(PATIENCE).await;
-    assert!(store.inspect(&name).await.unwrap().is_some(), "it was given back");
+    assert!(inspect(&store, &name).await.is_some(), "it was given back");
     assert_eq!(locker.release(&held).await.unwrap(), Released::Released);
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use leasehold_lock::backend::{Attempt, Released, Renewed};
 use leasehold_lock::{Acquired, Locker, Names, Settings};
 
-use super::{LONG, PATIENCE, Store, ask, granted, held, name, names, owner};
+use super::{
+    LONG, PATIENCE, Store, ask, give_back, granted, held, inspect, let_go, name, names, owner, release_is,
+    renew,
+};
 
 /// One taken name keeps the others free.
 pub async fn names_are_taken_all_or_none(store: Store) {
@@ -19,18 +22,18 @@ pub async fn names_are_taken_all_or_none(store: Store) {
         Attempt::Granted(grant) => panic!("one of them was taken: {grant:?}"),
     }
     for free in [&a, &c] {
-        assert_eq!(store.inspect(free).await.unwrap(), None, "something was left behind");
+        assert_eq!(inspect(&store, free).await, None, "something was left behind");
     }
-    store.release(&other).await.unwrap();
+    give_back(&store, &other).await;
     let grant = granted(ask(&store, &mine).await);
     if let Some(fences) = &grant.fences {
         assert_eq!(fences.len(), 3);
     }
     for held in [&a, &b, &c] {
-        assert!(store.inspect(held).await.unwrap().is_some());
+        assert!(inspect(&store, held).await.is_some());
     }
-    assert_eq!(store.renew(std::slice::from_ref(&mine)).await.remove(0).unwrap(), Renewed::Extended);
-    assert_eq!(store.release(&mine).await.unwrap(), Released::Released);
+    assert_eq!(renew(&store, &mine).await, Renewed::Extended);
+    release_is(&store, &mine, Released::Released).await;
 }
 
 /// Two owners that name the same locks in opposite orders both get them, one after the other.
@@ -45,7 +48,7 @@ pub async fn opposite_orders_never_wait_for_each_other(store: Store) {
                 let names = Names::new(order.clone()).unwrap();
                 let acquired = locker.acquire(names).ttl(LONG).wait(PATIENCE).await.unwrap();
                 let Acquired::Granted(guard) = acquired else { panic!("waited in vain: {acquired:?}") };
-                guard.release().await.unwrap();
+                let_go(guard).await;
             }
         }));
     }
@@ -61,9 +64,9 @@ pub async fn losing_one_name_is_losing_the_lease_and_frees_the_rest(store: Store
     let both = held(&Names::new([a.clone(), b.clone()]).unwrap(), &me, LONG);
     granted(ask(&store, &both).await);
     assert_eq!(store.release(&held(&names(&a), &me, LONG)).await.unwrap(), Released::Released);
-    assert_eq!(store.renew(std::slice::from_ref(&both)).await.remove(0).unwrap(), Renewed::Gone);
-    assert_eq!(store.release(&both).await.unwrap(), Released::NotHeld);
-    assert_eq!(store.inspect(&b).await.unwrap(), None, "the rest was not freed");
+    assert_eq!(renew(&store, &both).await, Renewed::Gone);
+    release_is(&store, &both, Released::NotHeld).await;
+    assert_eq!(inspect(&store, &b).await, None, "the rest was not freed");
 }
 
 /// A name given twice is asked for once.
@@ -72,5 +75,5 @@ pub async fn same_name_twice_is_one_name(store: Store) {
     let twice = Names::new([name.clone(), name.clone()]).unwrap();
     let mine = held(&twice, &owner(), Duration::from_secs(30));
     granted(ask(&store, &mine).await);
-    assert_eq!(store.release(&mine).await.unwrap(), Released::Released);
+    release_is(&store, &mine, Released::Released).await;
 }

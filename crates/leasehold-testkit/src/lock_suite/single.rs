@@ -1,12 +1,15 @@
 //! One name: taking, keeping, giving back, looking.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_lock::backend::{Attempt, ListQuery, Released, Renewed};
 use leasehold_lock::{Label, LockName, Owner};
 
-use super::{LONG, PATIENCE, SHORT, Store, ask, granted, held, is_free_within, name, names, owner};
+use super::{
+    LONG, PATIENCE, SHORT, Store, ask, give_back, granted, held, inspect, is_free_within, name, names, owner,
+    release_is, renew,
+};
 
 /// The first owner gets it, the second is told that it is taken.
 pub async fn free_name_is_granted_and_taken_name_is_busy(store: Store) {
@@ -34,7 +37,7 @@ pub async fn same_owner_asking_again_has_it_at_full_length(store: Store) {
     let (name, me) = (name("again"), owner());
     granted(ask(&store, &held(&names(&name), &me, SHORT)).await);
     granted(ask(&store, &held(&names(&name), &me, LONG)).await);
-    let lease = store.inspect(&name).await.unwrap().expect("held");
+    let lease = inspect(&store, &name).await.expect("held");
     assert!(lease.remaining.expect("an end") > LONG - PATIENCE, "{lease:?}");
 }
 
@@ -43,11 +46,11 @@ pub async fn release_frees_and_says_so_only_once(store: Store) {
     let (name, me, next) = (name("release"), owner(), owner());
     let mine = held(&names(&name), &me, LONG);
     granted(ask(&store, &mine).await);
-    assert_eq!(store.release(&mine).await.unwrap(), Released::Released);
-    assert_eq!(store.inspect(&name).await.unwrap(), None);
+    release_is(&store, &mine, Released::Released).await;
+    assert_eq!(inspect(&store, &name).await, None);
     granted(ask(&store, &held(&names(&name), &next, LONG)).await);
-    assert_eq!(store.release(&mine).await.unwrap(), Released::NotHeld);
-    assert!(store.inspect(&name).await.unwrap().is_some(), "the late release freed its successor's lock");
+    release_is(&store, &mine, Released::NotHeld).await;
+    assert!(inspect(&store, &name).await.is_some(), "the late release freed its successor's lock");
 }
 
 /// Only the token that acquired can renew or release.
@@ -55,9 +58,9 @@ pub async fn another_owner_cannot_release_or_renew(store: Store) {
     let name = name("foreign");
     granted(ask(&store, &held(&names(&name), &owner(), LONG)).await);
     let foreign = held(&names(&name), &owner(), LONG);
-    assert_eq!(store.release(&foreign).await.unwrap(), Released::NotHeld);
-    assert_eq!(store.renew(std::slice::from_ref(&foreign)).await.remove(0).unwrap(), Renewed::Gone);
-    assert!(store.inspect(&name).await.unwrap().is_some());
+    release_is(&store, &foreign, Released::NotHeld).await;
+    assert_eq!(renew(&store, &foreign).await, Renewed::Gone);
+    assert!(inspect(&store, &name).await.is_some());
 }
 
 /// A holder that slept past its end finds the lock another's, and leaves it alone.
@@ -68,29 +71,40 @@ pub async fn late_owner_cannot_touch_its_successor(store: Store) {
     is_free_within(&store, &name, PATIENCE).await;
     let current = held(&names(&name), &owner(), LONG);
     granted(ask(&store, &current).await);
-    assert_eq!(store.renew(std::slice::from_ref(&late)).await.remove(0).unwrap(), Renewed::Gone);
-    assert_eq!(store.release(&late).await.unwrap(), Released::NotHeld);
-    assert_eq!(store.release(&current).await.unwrap(), Released::Released);
+    assert_eq!(renew(&store, &late).await, Renewed::Gone);
+    release_is(&store, &late, Released::NotHeld).await;
+    release_is(&store, &current, Released::Released).await;
 }
 
 /// A holder that dies keeps others out for the length of the lease, not longer, not shorter.
 pub async fn lease_ends_by_itself(store: Store) {
     let name = name("ends");
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     granted(ask(&store, &held(&names(&name), &owner(), SHORT)).await);
     is_free_within(&store, &name, PATIENCE).await;
     assert!(began.elapsed() >= SHORT - Duration::from_millis(5), "ended early: {:?}", began.elapsed());
     granted(ask(&store, &held(&names(&name), &owner(), SHORT)).await);
 }
 
-/// A renewal counts the full length from now.
+/// A renewal counts the full length from now. On a machine that stands still for a moment it may come after the end, but
+/// not every time.
 pub async fn renewal_lengthens_the_lease(store: Store) {
+    const ROUNDS: u32 = 5;
     let (name, me) = (name("renew"), owner());
-    granted(ask(&store, &held(&names(&name), &me, SHORT)).await);
     let longer = held(&names(&name), &me, LONG);
-    assert_eq!(store.renew(std::slice::from_ref(&longer)).await.remove(0).unwrap(), Renewed::Extended);
+    let mut is_renewed = false;
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        granted(ask(&store, &held(&names(&name), &me, SHORT)).await);
+        is_renewed = renew(&store, &longer).await == Renewed::Extended;
+        if is_renewed {
+            break;
+        }
+        assert!(began.elapsed() >= SHORT, "it ended early");
+    }
+    assert!(is_renewed, "the renewal was late {ROUNDS} times in a row");
     tokio::time::sleep(SHORT * 2).await;
-    let lease = store.inspect(&name).await.unwrap().expect("renewed");
+    let lease = inspect(&store, &name).await.expect("renewed");
     assert!(lease.remaining.expect("an end") > LONG - PATIENCE, "{lease:?}");
 }
 
@@ -99,15 +113,15 @@ pub async fn renewal_never_brings_back_what_was_released_or_ended(store: Store) 
     let (released, ended) = (name("gone"), name("gone"));
     let mine = held(&names(&released), &owner(), LONG);
     granted(ask(&store, &mine).await);
-    store.release(&mine).await.unwrap();
-    assert_eq!(store.renew(std::slice::from_ref(&mine)).await.remove(0).unwrap(), Renewed::Gone);
-    assert_eq!(store.inspect(&released).await.unwrap(), None);
+    give_back(&store, &mine).await;
+    assert_eq!(renew(&store, &mine).await, Renewed::Gone);
+    assert_eq!(inspect(&store, &released).await, None);
 
     let late = held(&names(&ended), &owner(), SHORT);
     granted(ask(&store, &late).await);
     is_free_within(&store, &ended, PATIENCE).await;
-    assert_eq!(store.renew(std::slice::from_ref(&late)).await.remove(0).unwrap(), Renewed::Gone);
-    assert_eq!(store.inspect(&ended).await.unwrap(), None);
+    assert_eq!(renew(&store, &late).await, Renewed::Gone);
+    assert_eq!(inspect(&store, &ended).await, None);
 }
 
 /// Many leases are renewed in one call, and each gets its own answer.
@@ -127,10 +141,10 @@ pub async fn many_renewals_are_answered_in_order(store: Store) {
 /// People see who holds a lock, and nothing with which they could release it.
 pub async fn inspection_shows_label_and_time_but_never_the_token(store: Store) {
     let name = name("inspect");
-    assert_eq!(store.inspect(&name).await.unwrap(), None);
+    assert_eq!(inspect(&store, &name).await, None);
     let me = Owner::random(Some(&Label::parse("host-1/pid-2").unwrap()));
     granted(ask(&store, &held(&names(&name), &me, LONG)).await);
-    let lease = store.inspect(&name).await.unwrap().expect("held");
+    let lease = inspect(&store, &name).await.expect("held");
     assert_eq!(lease.name, name);
     assert_eq!(lease.label.as_deref(), Some("host-1/pid-2"));
     assert!(lease.age.expect("ours tell their age") < PATIENCE, "{lease:?}");
@@ -150,7 +164,7 @@ pub async fn names_with_odd_characters_are_different_names(store: Store) {
         let query = ListQuery { prefix: format!("{text}{unique}"), limit: 1_000, cursor: None };
         let found = all(&store, query).await;
         assert_eq!(found, BTreeSet::from([odd.as_str().to_owned()]), "prefix {text}");
-        assert_eq!(store.release(&mine).await.unwrap(), Released::Released);
+        release_is(&store, &mine, Released::Released).await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use leasehold_lock::backend::{Order, Request};
 use leasehold_lock::{Acquired, Locker, Settings};
 
-use super::{LONG, PATIENCE, SHORT, Store, ask, granted, held, name, names, owner, ttl};
+use super::{LONG, PATIENCE, SHORT, Store, ask, give_back, granted, held, let_go, name, names, owner, ttl};
 
 fn locker(store: &Store) -> Locker {
     Locker::with_settings(store.clone(), Settings::default())
@@ -25,7 +25,7 @@ pub async fn watch_rings_at_the_release(store: Store) {
         tokio::time::timeout(Duration::from_millis(100), watch.rung()).await.is_err(),
         "rung for nothing"
     );
-    store.release(&mine).await.unwrap();
+    give_back(&store, &mine).await;
     tokio::time::timeout(PATIENCE, watch.rung()).await.expect("the release rings");
     watch.settle();
 }
@@ -40,10 +40,10 @@ pub async fn waiter_gets_the_lock_when_it_is_released(store: Store) {
     });
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!waiter.is_finished(), "it got a lock that is held");
-    guard.release().await.unwrap();
+    let_go(guard).await;
     let acquired = waiter.await.unwrap().unwrap();
     let guard = acquired.granted().expect("it was released");
-    guard.release().await.unwrap();
+    let_go(guard).await;
 }
 
 /// A lease that ends by itself tells nobody; a waiter gets it all the same.
@@ -51,7 +51,7 @@ pub async fn waiter_gets_the_lock_when_the_lease_ends(store: Store) {
     let (name, locker) = (name("wait-end"), locker(&store));
     granted(ask(&store, &held(&names(&name), &owner(), SHORT)).await);
     let acquired = locker.acquire(names(&name)).ttl(LONG).wait(PATIENCE).await.unwrap();
-    acquired.granted().expect("the lease has ended").release().await.unwrap();
+    let_go(acquired.granted().expect("the lease has ended")).await;
 }
 
 /// Waiting in vain is an answer.
@@ -82,7 +82,7 @@ pub async fn one_at_a_time_under_contention(store: Store) {
                 tokio::task::yield_now().await;
                 inside.store(false, Ordering::SeqCst);
                 total.fetch_add(1, Ordering::SeqCst);
-                guard.release().await.unwrap();
+                let_go(guard).await;
             }
         }));
     }
@@ -101,12 +101,12 @@ pub async fn many_waiters_all_get_their_turn(store: Store) {
             let (locker, name) = (locker.clone(), name.clone());
             tokio::spawn(async move {
                 let acquired = locker.acquire(names(&name)).ttl(LONG).wait(LONG).await.unwrap();
-                acquired.granted().expect("patience enough").release().await.unwrap();
+                let_go(acquired.granted().expect("patience enough")).await;
             })
         })
         .collect();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    guard.release().await.unwrap();
+    let_go(guard).await;
     let all = async {
         for waiter in waiters {
             waiter.await.unwrap();

@@ -132,8 +132,16 @@ impl Venue {
         if secret && !(200..300).contains(&answer.status) {
             self.complain(format!("{what}: the answer tells the secret"));
         }
+        // A machine that stands still for a moment is slow once, and not with the same again.
         if took >= REFUSED_WITHIN {
-            self.complain(format!("{what}: refused after {took:?}"));
+            let begun = Instant::now();
+            try_exchange(self.stage.address(), request, Duration::from_secs(10));
+            if begun.elapsed() >= REFUSED_WITHIN {
+                self.complain(format!(
+                    "{what}: refused after {took:?}, and again after {:?}",
+                    begun.elapsed()
+                ));
+            }
         }
         if self.state() != before {
             self.complain(format!("{what}: the state has changed"));

@@ -85,6 +85,16 @@ impl Round {
         self.history.count_since(moment, Operation::acknowledged)
     }
 
+    /// Waits until one that was begun since `moment` has been done.
+    pub(crate) async fn something_is_done_since(&self, moment: usize, otherwise: &str) {
+        const TIME_MAX: Duration = Duration::from_secs(15);
+        let begun = Instant::now();
+        while self.done_since(moment) == 0 {
+            assert!(begun.elapsed() < TIME_MAX, "{otherwise}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// How many requests that were begun since `moment` were told to come back.
     pub(crate) fn turned_away_since(&self, moment: usize) -> usize {
         self.history

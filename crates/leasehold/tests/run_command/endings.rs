@@ -69,12 +69,18 @@ fn what_the_command_leaves_behind_is_killed_before_the_lock_is_given_back() {
     assert!(ran.is_empty() || time(&ran) < time(&stage.line("second")), "it ran on under the next holder");
 }
 
+/// A machine that stands still for longer than the margin at the end of a lease is late; then there is another round with a
+/// longer one.
 #[test]
 fn a_command_that_ignores_sigterm_is_killed_before_the_lease_can_pass_on() {
-    let ttl = Duration::from_secs(6);
+    in_time_in_one_round([6, 12, 24], is_killed_before_the_lease_can_pass_on);
+}
+
+fn is_killed_before_the_lease_can_pass_on(ttl: Duration) -> bool {
     let mut redis = RedisServer::start();
     let stage = Stage::new(Store::sqlite());
-    let options = ["--store", &redis.url(), "--lock", "job", "--ttl", "6s", "--grace", "10s"];
+    let length = format!("{}s", ttl.as_secs());
+    let options = ["--store", &redis.url(), "--lock", "job", "--ttl", &length, "--grace", "10s"];
     let script = format!("echo $$ > child; {STUBBORN}");
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_leasehold"));
     command.arg("run").args(options).args(["--", "sh", "-c", &script]).current_dir(stage.path("."));
@@ -87,11 +93,21 @@ fn a_command_that_ignores_sigterm_is_killed_before_the_lease_can_pass_on() {
     redis.resume();
     // Looking at a key that is over ends it. Given back is not over: the command is dead.
     let _remaining: i64 = redis.command(&["PTTL", "lock:job"]);
-    assert_eq!(redis.info("stats", "expired_keys"), "0", "it ran until the lease could have passed on");
+    let is_in_time = redis.info("stats", "expired_keys") == "0";
     assert_eq!(run.code(), Some(98), "{}", run.stderr());
-    let (asked, ran) = (time(&stage.line("asked")), time(&stage.last_line("ran")));
-    assert!(asked + ttl / 10 < ran, "it had time to stop");
     assert!(run.stderr().contains("could not be renewed"));
+    let (asked, ran) = (time(&stage.line("asked")), time(&stage.last_line("ran")));
+    let had_time_to_stop = asked + ttl / 10 < ran;
+    println!("{ttl:?}: before the lease could pass on {is_in_time}, with time to stop {had_time_to_stop}");
+    is_in_time && had_time_to_stop
+}
+
+/// Wants it in time with one of these leases, which are so many seconds long. What is late with all of them is not late
+/// because of a machine that stood still.
+#[track_caller]
+fn in_time_in_one_round<const ROUNDS: usize>(seconds: [u64; ROUNDS], is_in_time: fn(Duration) -> bool) {
+    let is_one_in_time = seconds.into_iter().map(Duration::from_secs).any(is_in_time);
+    assert!(is_one_in_time, "too late {ROUNDS} times in a row");
 }
 
 #[test]
@@ -111,29 +127,35 @@ fn a_command_under_a_lock_that_was_given_away_is_killed_at_once() {
 
 #[test]
 fn a_command_does_not_outlive_a_leasehold_run_that_is_frozen() {
+    in_time_in_one_round([3, 6, 12, 24], is_dead_before_the_next_begins);
+}
+
+fn is_dead_before_the_next_begins(ttl: Duration) -> bool {
     let stage = Stage::new(Store::sqlite());
-    let options = ["--lock", "job", "--ttl", "3s", "--wait", "60s"];
+    let length = format!("{}s", ttl.as_secs());
+    let options = ["--lock", "job", "--ttl", &length, "--wait", "60s"];
     let mut first = stage.start(&options, "echo $$ > child; sleep 1000 & echo $! > grandchild; wait");
     let (child, grandchild) = (stage.pid("child"), stage.pid("grandchild"));
     first.signal(Signal::STOP);
     let mut second = stage.start(&options, "date +%s%N > second");
     let dead = death_of(child).max(death_of(grandchild));
     assert_eq!(second.code(), Some(0), "{}", second.stderr());
-    assert!(dead < time(&stage.line("second")), "the first still ran when the second began");
+    let is_in_time = dead < time(&stage.line("second"));
     first.signal(Signal::CONT);
     assert_eq!(first.code(), Some(98), "{}", first.stderr());
+    is_in_time
 }
 
 #[test]
 fn a_warden_that_was_held_up_believes_the_latest_deadline() {
     let stage = Stage::new(Store::sqlite());
     let script = "echo $$ > child; while [ ! -e go ]; do sleep 0.01; done; exit 5";
-    let mut run = stage.start(&["--lock", "job", "--ttl", "2s"], script);
+    let mut run = stage.start(&["--lock", "job", "--ttl", "4s"], script);
     let child = stage.pid("child");
     let warden = run.warden();
     rustix::process::kill_process(warden, Signal::STOP).unwrap();
     // Longer than the lease was at first; it is renewed meanwhile.
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(5));
     rustix::process::kill_process(warden, Signal::CONT).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     assert!(is_alive(child) && is_alive(warden), "{}", run.stderr());

