@@ -9,6 +9,7 @@ use leasehold_lock::Locker;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
+use crate::body::LargeBodies;
 use crate::config::ServerConfig;
 use crate::http::{AvailabilityCache, Pages, VenueCache};
 use crate::limits::Limits;
@@ -31,6 +32,7 @@ pub(crate) struct AppState {
     pub(crate) availability: AvailabilityCache,
     pub(crate) venues: VenueCache,
     pub(crate) pages: Pages,
+    pub(crate) large_bodies: LargeBodies,
     pub(crate) troubles: Recent<Trouble>,
     pub(crate) rush: RushDesk,
     /// Another one for each process: tells whose counters are read.
@@ -70,6 +72,7 @@ impl AppState {
             registry,
             availability: AvailabilityCache::default(),
             venues: VenueCache::default(),
+            large_bodies: LargeBodies::default(),
             troubles: Recent::new(TROUBLES_MAX),
             rush: RushDesk::default(),
             instance: HeaderValue::from(uuid::Uuid::new_v4().as_u64_pair().0),
