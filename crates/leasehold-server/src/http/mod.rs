@@ -28,7 +28,7 @@ use leasehold_core::{Command, HoldId};
 use leasehold_engine::{Done, HoldSecret, IdempotencyKey, Outcome, Venue};
 
 pub(crate) use self::availability::AvailabilityCache;
-pub(crate) use self::encoded::Encoded;
+pub(crate) use self::encoded::{Encoded, gzip};
 pub(crate) use self::kept::Kept;
 pub(crate) use self::pages::Pages;
 pub(crate) use self::venues::VenueCache;
