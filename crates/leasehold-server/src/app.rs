@@ -49,6 +49,9 @@ pub(crate) struct Permit {
     of: fn(&AppState) -> &AtomicUsize,
 }
 
+/// The same for a stream, with the meter of those that are open.
+pub(crate) struct StreamPermit(Permit);
+
 impl AppState {
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
@@ -87,15 +90,11 @@ impl AppState {
         Permit::take(self, |app| &app.requests, self.config.requests_max)
     }
 
-    /// Leave to open one more stream.
-    pub(crate) fn stream_permit(self: &Arc<Self>) -> Option<Permit> {
+    /// Leave to open one more stream, which is counted until that is dropped.
+    pub(crate) fn stream_permit(self: &Arc<Self>) -> Option<StreamPermit> {
         let permit = Permit::take(self, |app| &app.streams, self.config.streams_max)?;
         self.meters.streams.inc();
-        Some(permit)
-    }
-
-    pub(crate) fn stream_ended(&self) {
-        self.meters.streams.dec();
+        Some(StreamPermit(permit))
     }
 }
 
@@ -109,5 +108,11 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         (self.of)(&self.app).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        self.0.app.meters.streams.dec();
     }
 }
