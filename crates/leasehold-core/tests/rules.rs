@@ -418,7 +418,10 @@ fn no_extension_goes_past_the_hard_deadline_and_at_its_end_a_hold_is_over() {
     stage.wait(Millis(49_999));
     assert_eq!(stage.hold_for("bob", &[SEAT]).unwrap_err(), Refusal::SeatsTaken(vec![SeatNo(0)]));
     stage.wait(Millis(1));
+    let seen = stage.state.hold(hold).unwrap().clone();
+    assert_eq!((seen.state, seen.clone().at(stage.now).state), (HoldState::Held, HoldState::Expired));
     assert!(stage.hold_for("bob", &[SEAT]).is_ok(), "the end is exclusive");
+    assert_eq!(seen.at(stage.now), *stage.state.hold(hold).unwrap(), "seen as it is noted afterwards");
     assert_eq!(stage.state.hold(hold).unwrap().state, HoldState::Expired);
 }
 
