@@ -73,7 +73,7 @@ async fn many_changes_are_compressed_and_too_many_are_told_as_all_seats() {
     let path = "/v1/events/arena/availability";
     let before: Availability = client.send(Request::get(path)).await.unwrap().json().unwrap();
     let since = format!("{path}?since={}", before.version);
-    let mut block = async |rows: std::ops::Range<u32>| {
+    let block = async |rows: std::ops::Range<u32>| {
         let seats: Vec<String> =
             rows.flat_map(|row| (1..=100).map(move |seat| format!("A-{row}-{seat}"))).collect();
         let body = serde_json::json!({ "seats": seats });
