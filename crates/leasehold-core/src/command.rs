@@ -229,6 +229,9 @@ pub enum Refusal {
     /// The hold is in a state that does not allow this.
     #[error("the hold is {0:?}")]
     HoldIs(HoldState),
+    /// The hold was sold, and the sale was cancelled: nothing of it stands any more.
+    #[error("the sale was cancelled")]
+    SaleCancelled(BookingId),
     /// The hold cannot be extended further.
     #[error("the hold cannot be extended further")]
     ExtendCap,

@@ -200,6 +200,16 @@ impl Hold {
         now < self.live_until()
     }
 
+    /// The hold as it stands at `now`: one that has run out is over, also when nobody has noted that yet.
+    pub fn at(mut self, now: Timestamp) -> Self {
+        if self.keeps_items() && !self.is_live(now) {
+            self.ended_at = self.live_until();
+            self.state = HoldState::Expired;
+            self.version += 1;
+        }
+        self
+    }
+
     /// The instant at which it stops keeping its items by itself; zero when it already has.
     pub fn live_until(&self) -> Timestamp {
         match self.state {

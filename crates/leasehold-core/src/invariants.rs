@@ -6,12 +6,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hold::units;
 use crate::{
-    BookingState, Changes, Command, Event, EventNo, Fence, Hold, HoldId, HoldState, Item, ItemRequest, Kind,
-    Owner, PaymentState, PoolNo, Refusal, Reply, Row, SeatNo, State, StatusCounts, Timestamp, Touched,
+    BookingId, BookingState, Changes, Command, Event, EventNo, Fence, Hold, HoldId, HoldState, Item,
+    ItemRequest, Kind, Owner, PaymentState, PoolNo, Refusal, Reply, Row, SeatNo, State, StatusCounts,
+    Timestamp, Touched,
 };
 
 /// A broken invariant.
@@ -241,6 +242,7 @@ pub struct Watch {
     /// For each seat that ever had an owner: the last one, as a hold's id or block's number, and the fence.
     seats: BTreeMap<(EventNo, SeatNo), (Option<u128>, Fence)>,
     holds: BTreeMap<HoldId, Hold>,
+    cancelled: BTreeSet<BookingId>,
 }
 
 impl Watch {
@@ -265,10 +267,20 @@ impl Watch {
                 broken.push(Broken { invariant: "I10", what: format!("refused, and yet {entry:?}") });
             }
             for touched in changes.touched_by(entry) {
-                if let Touched::Hold(slot) = touched
-                    && let Some(hold) = state.hold_at(*slot)
-                {
-                    self.judge_hold(state, hold, entry.kind, now, &mut broken);
+                match *touched {
+                    Touched::Hold(slot) => {
+                        if let Some(hold) = state.hold_at(slot) {
+                            self.judge_hold(state, hold, entry.kind, now, &mut broken);
+                        }
+                    }
+                    Touched::Booking(slot) if entry.kind == Kind::BookingCancelled => {
+                        let sale = state.booking_at(slot).map(|sale| sale.id);
+                        if let Some(id) = sale.filter(|id| !self.cancelled.insert(*id)) {
+                            broken
+                                .push(Broken { invariant: "I8", what: format!("{id} was cancelled twice") });
+                        }
+                    }
+                    _ => {}
                 }
             }
         }
@@ -305,14 +317,21 @@ impl Watch {
             broken.push(Broken { invariant: "I19", what });
         }
         let Some(before) = before else { return };
-        if kind == Kind::HoldExpired && now < before.live_until() {
+        // A hold that is kept at its payment's deadline ends with its life, when the payment has failed.
+        let until = before.kept_until().map_or(before.live_until(), |_| before.life_end);
+        if kind == Kind::HoldExpired && now < until {
             broken.push(Broken { invariant: "I15", what: format!("{} expired early", hold.id) });
         }
         if kind == Kind::BookingCreated && before.keeps_items() && !before.is_live(now) {
             broken.push(Broken { invariant: "I6", what: format!("{} was sold after its end", hold.id) });
         }
-        if before.state == HoldState::Confirmed && hold.state != HoldState::Confirmed {
-            broken.push(Broken { invariant: "I8", what: format!("{} came back from its sale", hold.id) });
+        // What has ended gives nothing back again. A late payment may still make a sale of what ended without one.
+        let revived = kind == Kind::BookingCreated
+            && before.state != HoldState::Confirmed
+            && hold.state == HoldState::Confirmed;
+        if !before.keeps_items() && !revived && (ends_a_hold(kind) || hold.state != before.state) {
+            let what = format!("{} was {:?} and is {:?} by {kind:?}", hold.id, before.state, hold.state);
+            broken.push(Broken { invariant: "I8", what });
         }
     }
 
@@ -337,6 +356,10 @@ impl Watch {
     }
 }
 
+fn ends_a_hold(kind: Kind) -> bool {
+    matches!(kind, Kind::HoldExpired | Kind::HoldReleased | Kind::HoldRevoked)
+}
+
 /// Nobody is refused for want of something that was there.
 fn judge_refusal(
     state: &State,
@@ -355,6 +378,7 @@ fn judge_refusal(
                 event.pools()[pool.0 as usize].free() != *available || units_of(items, *pool) <= *available
             })
         }
+        Refusal::HolderLimit { has, limit } => is_within_limit(state, command, *has, *limit, due),
         Refusal::PaymentsBusy => due || is_place_to_pay(state, command),
         Refusal::SeatsTaken(seats) => {
             seats.is_empty()
@@ -379,6 +403,35 @@ fn is_place_to_pay(state: &State, command: &Command) -> bool {
         let limit = event.policy.payments_in_flight_max;
         limit == 0 || event.payments_in_flight() < limit
     })
+}
+
+/// Whether a holder who was told that it has so many may have what its command asks for, now or as soon as what is due
+/// has ended.
+fn is_within_limit(state: &State, command: &Command, told: u64, limit: u32, due: bool) -> bool {
+    let amended = match command {
+        Command::AmendHold(amend) => state.hold(amend.hold),
+        _ => None,
+    };
+    let (holder, removed) = match command {
+        Command::CreateHold(create) => (create.holder.as_ref(), [].as_slice()),
+        Command::AmendHold(amend) => (amended.and_then(|hold| hold.holder.as_ref()), amend.remove.as_slice()),
+        _ => return true,
+    };
+    let Some((event, items)) = asked(state, command) else { return true };
+    let Some(has) = holder.and_then(|holder| event.units_of(holder)) else { return true };
+    let (more, may_have) = (units_asked(items), u64::from(limit) + units_asked(removed));
+    let is_told_wrong = (told, limit) != (has, event.policy.units_per_holder_max);
+    is_told_wrong || has + more <= may_have || (due && more <= may_have)
+}
+
+/// Seats and units in a list of wishes, together.
+fn units_asked(items: &[ItemRequest]) -> u64 {
+    let units = items.iter().map(|item| match *item {
+        ItemRequest::Seat(_) => 1,
+        ItemRequest::Pool(_, quantity) => u64::from(quantity),
+        ItemRequest::Best { count, .. } => u64::from(count),
+    });
+    units.sum()
 }
 
 /// The items a command asks for, and of which event.

@@ -18,7 +18,7 @@ const CASES: u64 = 2_500;
 const COMMANDS: usize = 200;
 
 /// Every kind of entry, every refusal that random commands can meet, and a hold that came back with a late payment.
-const MUST_BE_SEEN: [&str; 33] = [
+const MUST_BE_SEEN: [&str; 34] = [
     "BadPolicy",
     "BlockCreated",
     "BlockRemoved",
@@ -49,6 +49,7 @@ const MUST_BE_SEEN: [&str; 33] = [
     "PaymentsBusy",
     "PoolShort",
     "RefundDue",
+    "SaleCancelled",
     "SeatsTaken",
     "VersionMismatch",
     "revived",

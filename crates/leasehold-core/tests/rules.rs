@@ -366,6 +366,21 @@ fn a_closed_event_takes_holds_away_and_lets_payments_finish() {
 }
 
 #[test]
+fn a_closed_event_sells_nothing_after_a_declined_payment() {
+    let mut stage = Stage::new(Policy::default());
+    let (declined, kept) = (stage.hold(seat(0)), stage.hold(seat(1)));
+    stage.begin(declined, "pay-1").unwrap();
+    stage.begin(kept, "pay-2").unwrap();
+    stage.update(EventPatch { open: Some(false), ..EventPatch::default() }).unwrap();
+    let over = held(stage.apply(Command::PaymentFailed(declined, payment("pay-1"))));
+    assert_eq!(over.state, HoldState::Revoked, "nobody is paying for it any more");
+    assert_eq!(stage.counts().0, [2, 1, 0, 0]);
+    assert_eq!(stage.begin(declined, "pay-3").unwrap_err(), Refusal::HoldOver(HoldState::Revoked));
+    assert!(matches!(stage.confirm(declined, "pay-3"), Ok(Reply::RefundDue(..))));
+    assert!(matches!(stage.confirm(kept, "pay-2"), Ok(Reply::Booking(_))), "that payment may finish");
+}
+
+#[test]
 fn an_amended_hold_gives_back_and_takes_in_one_step() {
     let mut stage = Stage::new(Policy::default());
     let hold = stage.hold_for("ada", &[seat(0), seat(1), units(3)]).unwrap();
@@ -403,7 +418,10 @@ fn no_extension_goes_past_the_hard_deadline_and_at_its_end_a_hold_is_over() {
     stage.wait(Millis(49_999));
     assert_eq!(stage.hold_for("bob", &[SEAT]).unwrap_err(), Refusal::SeatsTaken(vec![SeatNo(0)]));
     stage.wait(Millis(1));
+    let seen = stage.state.hold(hold).unwrap().clone();
+    assert_eq!((seen.state, seen.clone().at(stage.now).state), (HoldState::Held, HoldState::Expired));
     assert!(stage.hold_for("bob", &[SEAT]).is_ok(), "the end is exclusive");
+    assert_eq!(seen.at(stage.now), *stage.state.hold(hold).unwrap(), "seen as it is noted afterwards");
     assert_eq!(stage.state.hold(hold).unwrap().state, HoldState::Expired);
 }
 
@@ -435,6 +453,18 @@ fn a_cancelled_sale_voids_its_fence_before_anybody_has_the_seat_again() {
         panic!("a seat")
     };
     assert!(void < next, "{void:?} {next:?}");
+}
+
+#[test]
+fn a_cancelled_sale_is_not_told_again_as_one_that_was_made() {
+    let mut stage = Stage::new(Policy::default());
+    let hold = stage.hold(SEAT);
+    let booking = booked(stage.confirm(hold, "pay-1").unwrap());
+    assert_eq!(booked(stage.confirm(hold, "pay-1").unwrap()), booking, "the same payment, the same sale");
+    stage.apply(Command::CancelBooking(CancelBooking { booking: booking.id }));
+    assert_eq!(stage.confirm(hold, "pay-1").unwrap_err(), Refusal::SaleCancelled(booking.id));
+    assert!(matches!(stage.confirm(hold, "pay-2"), Ok(Reply::RefundDue(..))), "another one is given back");
+    assert_eq!(stage.counts().0, [3, 0, 0, 0]);
 }
 
 #[test]
@@ -489,4 +519,35 @@ fn a_holder_has_no_more_than_the_limit_held_and_sold_together() {
     assert_eq!(stage.hold_for("ada", &[units(2)]).unwrap_err(), limit(2));
     stage.apply(Command::CancelBooking(CancelBooking { booking: booking.id }));
     assert!(stage.hold_for("ada", &[units(3)]).is_ok(), "what was given back and cancelled does not count");
+}
+
+#[test]
+fn nobody_is_told_of_a_limit_while_holds_of_theirs_are_over() {
+    let policy = Policy { units_per_holder_max: 3, ..Policy::default() };
+    let mut stage = Stage::with_stock(policy, 9, 900);
+    stage.hold_for("ada", &[seat(0), units(2)]).unwrap();
+    stage.wait(policy.hold_ttl);
+    let again = stage.hold_for("ada", &[seat(1), units(2)]).unwrap();
+    assert_eq!(again.items.len(), 2, "what she had is over");
+    stage.wait(policy.hold_ttl);
+    let other = stage.hold_for("bob", &[seat(2)]).unwrap();
+    stage.wait(Millis(1));
+    stage.hold_for("bob", &[units(1)]).unwrap();
+    stage.wait(policy.hold_ttl);
+    assert!(stage.hold_for("bob", &[units(3)]).is_ok(), "also when seats are not in the way");
+    assert_eq!(stage.state.hold(other.id).unwrap().state, HoldState::Expired);
+
+    // With more over than one command ends, the answer is not known yet, except where it cannot change.
+    let storm = EXPIRIES_PER_COMMAND_MAX as u32 + 1;
+    for number in 0..storm {
+        stage.hold_for(&format!("buyer-{number}"), &[units(1)]).unwrap();
+    }
+    stage.wait(Millis(1));
+    let mine = stage.hold_for("cleo", &[units(3)]).unwrap();
+    stage.wait(policy.hold_ttl);
+    let refused = stage.hold_for("cleo", &[units(4)]).unwrap_err();
+    assert_eq!(refused, Refusal::HolderLimit { has: 3, limit: 3 }, "nobody may have four");
+    assert_eq!(stage.hold_for("cleo", &[units(1)]).unwrap_err(), Refusal::NotYet);
+    assert_eq!(stage.state.hold(mine.id).unwrap().state, HoldState::Held, "those before it were ended first");
+    assert!(stage.hold_for("cleo", &[units(1)]).is_ok());
 }

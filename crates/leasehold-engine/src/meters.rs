@@ -122,6 +122,7 @@ impl Meters {
             Refusal::HoldForgotten(_) => "hold-forgotten",
             Refusal::HoldOver(_) => "hold-over",
             Refusal::HoldIs(_) => "hold-state",
+            Refusal::SaleCancelled(_) => "sale-cancelled",
             Refusal::ExtendCap => "extend-cap",
             Refusal::VersionMismatch(_) => "version-mismatch",
             Refusal::HolderLimit { .. } => "limit-per-holder",

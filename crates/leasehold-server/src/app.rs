@@ -9,6 +9,7 @@ use leasehold_lock::Locker;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
+use crate::body::LargeBodies;
 use crate::config::ServerConfig;
 use crate::http::{AvailabilityCache, Pages, VenueCache};
 use crate::limits::Limits;
@@ -31,6 +32,7 @@ pub(crate) struct AppState {
     pub(crate) availability: AvailabilityCache,
     pub(crate) venues: VenueCache,
     pub(crate) pages: Pages,
+    pub(crate) large_bodies: LargeBodies,
     pub(crate) troubles: Recent<Trouble>,
     pub(crate) rush: RushDesk,
     /// Another one for each process: tells whose counters are read.
@@ -46,6 +48,9 @@ pub(crate) struct Permit {
     app: App,
     of: fn(&AppState) -> &AtomicUsize,
 }
+
+/// The same for a stream, with the meter of those that are open.
+pub(crate) struct StreamPermit(Permit);
 
 impl AppState {
     pub(crate) fn new(
@@ -70,6 +75,7 @@ impl AppState {
             registry,
             availability: AvailabilityCache::default(),
             venues: VenueCache::default(),
+            large_bodies: LargeBodies::default(),
             troubles: Recent::new(TROUBLES_MAX),
             rush: RushDesk::default(),
             instance: HeaderValue::from(uuid::Uuid::new_v4().as_u64_pair().0),
@@ -84,15 +90,11 @@ impl AppState {
         Permit::take(self, |app| &app.requests, self.config.requests_max)
     }
 
-    /// Leave to open one more stream.
-    pub(crate) fn stream_permit(self: &Arc<Self>) -> Option<Permit> {
+    /// Leave to open one more stream, which is counted until that is dropped.
+    pub(crate) fn stream_permit(self: &Arc<Self>) -> Option<StreamPermit> {
         let permit = Permit::take(self, |app| &app.streams, self.config.streams_max)?;
         self.meters.streams.inc();
-        Some(permit)
-    }
-
-    pub(crate) fn stream_ended(&self) {
-        self.meters.streams.dec();
+        Some(StreamPermit(permit))
     }
 }
 
@@ -106,5 +108,11 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         (self.of)(&self.app).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        self.0.app.meters.streams.dec();
     }
 }

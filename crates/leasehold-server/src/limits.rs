@@ -3,7 +3,7 @@
 mod buckets;
 mod exchange;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use leasehold_core::EventNo;
@@ -54,7 +54,7 @@ impl Limits {
     }
 
     pub(crate) fn check_address(&self, address: IpAddr) -> Result<(), Exceeded> {
-        self.by_address.as_ref().map_or(Ok(()), |limit| limit.check(Subject::Address(address)))
+        self.by_address.as_ref().map_or(Ok(()), |limit| limit.check(Subject::Address(client_of(address))))
     }
 
     pub(crate) fn check_event(&self, event: EventNo) -> Result<(), Exceeded> {
@@ -71,6 +71,16 @@ impl Limits {
     }
 }
 
+/// What counts as one client: an IPv4 address, however it is written, or an IPv6 network of 64 bits. Everybody who has
+/// one IPv6 address has such a network, and could else come from another address with every request.
+fn client_of(address: IpAddr) -> IpAddr {
+    const NETWORK: u128 = !0 << 64;
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
+        address => address,
+    }
+}
+
 impl Limit {
     fn new(name: &'static str, rate: Rate, shared: bool) -> Self {
         Self { name, rate, buckets: Buckets::new(rate, shared), started: Instant::now() }
@@ -83,5 +93,23 @@ impl Limit {
 
     fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_one_client_has_one_rate() {
+        let rate = Rate { per_second: 1, burst: 2 };
+        let limits = Limits::new(&ServerConfig { address_rate: Some(rate), ..ServerConfig::default() });
+        let is_allowed = |address: &str| limits.check_address(address.parse().unwrap()).is_ok();
+        assert!(is_allowed("2001:db8:0:1::1") && is_allowed("2001:db8:0:1:ffff::2"));
+        assert!(!is_allowed("2001:db8:0:1:8000:0:0:3"), "a third address of the same network");
+        assert!(is_allowed("2001:db8:0:2::1"), "the network next to it");
+        assert!(is_allowed("203.0.113.7") && is_allowed("::ffff:203.0.113.7"));
+        assert!(!is_allowed("203.0.113.7"), "the same address in two spellings");
+        assert!(is_allowed("203.0.113.8"), "an IPv4 address is one client");
     }
 }

@@ -86,7 +86,7 @@ impl ApiError {
             Refusal::EventExists => Code::EventExists,
             Refusal::HoldForgotten(_) => Code::RefundDue,
             Refusal::HoldOver(_) => Code::HoldExpired,
-            Refusal::HoldIs(_) => Code::HoldState,
+            Refusal::HoldIs(_) | Refusal::SaleCancelled(_) => Code::HoldState,
             Refusal::ExtendCap => Code::ExtendCap,
             Refusal::VersionMismatch(_) => Code::VersionMismatch,
             Refusal::HolderLimit { .. } => Code::LimitPerHolder,
@@ -125,6 +125,9 @@ impl ApiError {
             }
             Refusal::HoldOver(state) | Refusal::HoldIs(state) => {
                 error.problem.detail = Some(format!("the hold is {}", state.as_str()));
+            }
+            Refusal::SaleCancelled(booking) => {
+                error.problem.detail = Some(format!("the hold was sold as {booking}, which was cancelled"));
             }
             Refusal::HolderLimit { has, limit } => {
                 error.problem.detail = Some(format!("the holder has {has} of at most {limit}"));

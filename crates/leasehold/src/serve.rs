@@ -127,7 +127,7 @@ async fn open(store: &Store, listen: SocketAddr) -> anyhow::Result<Arc<dyn Engin
     match store {
         Store::File(data) => {
             let options = EmbeddedOptions::new(data).on_fatal(|message| {
-                eprintln!("leasehold: {message} The disk or file system refused a write or an fsync; find out why, then restart.");
+                eprintln!("leasehold: {message}");
                 std::process::exit(COMMIT_FAILED);
             });
             Ok(Arc::new(EmbeddedEngine::open(options)?))

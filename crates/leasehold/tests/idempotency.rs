@@ -8,10 +8,11 @@ use leasehold_api::{ConfirmHold, CreateEvent, CreateHold, ItemSpec, PoolSpec, Se
 use leasehold_client::Request;
 use leasehold_testkit::servers::{Direction, FaultProxy};
 use leasehold_testkit::{Answer, Desk, Granted, Outcome, Random, RecordingClient, Stage, repeat_after_kill};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Notify};
 use tokio::task::JoinSet;
 
 const STORM: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(10);
 
 async fn open() -> (Stage, Desk) {
     let stage = Stage::open(Path::new(env!("CARGO_BIN_EXE_leasehold")));
@@ -23,12 +24,18 @@ async fn open() -> (Stage, Desk) {
 }
 
 /// Sends the same request from 64 connections at one moment; each is repeated until its answer is final.
+///
+/// The writer waits for whoever else has the file. It is given back when the server itself has said that the first is
+/// being worked on while another asks.
 async fn storm(stage: &Stage, request: &Request) -> Vec<Answer> {
+    let other = rusqlite::Connection::open(stage.data()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let together = Arc::new(Notify::new());
     let start = Arc::new(Barrier::new(STORM));
     let mut senders = JoinSet::new();
     for number in 1..=STORM {
         let mut client = RecordingClient::new(stage.address(), number, &stage.history);
-        let (start, request) = (Arc::clone(&start), request.clone());
+        let (start, together, request) = (Arc::clone(&start), Arc::clone(&together), request.clone());
         senders.spawn(async move {
             assert!(client.connect().await);
             start.wait().await;
@@ -37,6 +44,7 @@ async fn storm(stage: &Stage, request: &Request) -> Vec<Answer> {
                 if answer.code().as_deref() != Some("idempotency-in-flight") {
                     return answer;
                 }
+                together.notify_one();
                 assert_eq!(answer.status, 409);
                 assert!(answer.header("retry-after").is_some(), "in flight without Retry-After: {answer:?}");
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -44,6 +52,8 @@ async fn storm(stage: &Stage, request: &Request) -> Vec<Answer> {
             panic!("in flight for ever");
         });
     }
+    tokio::time::timeout(PATIENCE, together.notified()).await.expect("two are worked on at one time");
+    other.execute_batch("ROLLBACK").unwrap();
     senders.join_all().await
 }
 

@@ -66,6 +66,42 @@ async fn fifty_thousand_seats_fit_in_one_small_answer_and_changes_in_a_smaller_o
 }
 
 #[tokio::test]
+async fn many_changes_are_compressed_and_too_many_are_told_as_all_seats() {
+    let (_folder, server) = start(&[]);
+    let mut client = Client::new(server.address());
+    create_event(&mut client, "arena", 200, 100).await;
+    let path = "/v1/events/arena/availability";
+    let before: Availability = client.send(Request::get(path)).await.unwrap().json().unwrap();
+    let since = format!("{path}?since={}", before.version);
+    let block = async |rows: std::ops::Range<u32>| {
+        let seats: Vec<String> =
+            rows.flat_map(|row| (1..=100).map(move |seat| format!("A-{row}-{seat}"))).collect();
+        let body = serde_json::json!({ "seats": seats });
+        let mut client = Client::new(server.address());
+        let answer = client.send(Request::post("/v1/events/arena/blocks", &body)).await.unwrap();
+        assert_eq!(answer.status, 201, "{answer:?}");
+    };
+
+    block(1..13).await;
+    let plain = client.send(Request::get(since.clone())).await.unwrap();
+    let packed = client.send(Request::get(since.clone()).header("accept-encoding", "gzip")).await.unwrap();
+    assert_eq!((header(&plain, "content-encoding"), header(&packed, "content-encoding")), ("", "gzip"));
+    assert_eq!(header(&packed, "vary"), "accept-encoding");
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&packed.body[..]).read_to_string(&mut text).unwrap();
+    assert_eq!(text.as_bytes(), &plain.body[..]);
+    let delta: Availability = plain.json().unwrap();
+    assert_eq!((delta.full, delta.changes.unwrap().len()), (false, 1_200));
+
+    block(13..20).await;
+    let whole = client.send(Request::get(since)).await.unwrap();
+    assert!(!header(&whole, "etag").is_empty());
+    let whole: Availability = whole.json().unwrap();
+    assert!(whole.full && whole.changes.is_none());
+    assert_eq!(whole.seats.unwrap().matches('b').count(), 1_900);
+}
+
+#[tokio::test]
 async fn an_address_has_its_rate_and_a_forged_header_gives_it_no_other() {
     let (_folder, server) = start(&["--address-rate", "1:3"]);
     let mut client = Client::new(server.address());

@@ -123,6 +123,45 @@ async fn a_request_too_many_is_turned_away_until_another_is_done() {
     server.end().await;
 }
 
+/// An event of the size of a large body: its seats have long names.
+fn large_event(id: &str) -> Vec<u8> {
+    let seats: Vec<String> = (0..2_000).map(|seat| format!("\"{seat:-<100}\"")).collect();
+    format!("{{\"id\":\"{id}\",\"seats\":[{}]}}", seats.join(",")).into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn few_large_bodies_are_in_memory_at_a_time_and_small_ones_do_not_wait_for_them() {
+    const AT_A_TIME: usize = 4;
+    let server = Server::start(1_024, ServerConfig::default()).await;
+    let mut stalled = Vec::new();
+    for number in 0..AT_A_TIME {
+        let body = large_event(&format!("stalled-{number}"));
+        let whole = request_bytes("POST", "/v1/events", &[], &body);
+        let (first_part, rest) = whole.split_at(whole.len() - body.len() / 2);
+        let mut connection = RawConnection::open(&server.address).unwrap();
+        connection.write(first_part).unwrap();
+        stalled.push((connection, rest.to_vec()));
+    }
+    let ask = |id: &str| {
+        exchange(&server.address, &request_bytes("POST", "/v1/events", &[], &large_event(id)), SOON)
+    };
+    // The stalled ones have their places as soon as the server has read so much of them.
+    let begun = Instant::now();
+    let mut asked =
+        (0..).take_while(|_| begun.elapsed() < SOON).map(|number| ask(&format!("early-{number}")));
+    let refused = asked.find(|answer| answer.status != 201);
+    let refused = refused.expect("the places are taken at some time");
+    assert_eq!((refused.status, refused.code().as_deref()), (503, Some("overloaded")), "{refused:?}");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(server.send(hold(1)).await.status, 201, "a small body has its own room");
+    for (mut connection, rest) in stalled {
+        connection.write(&rest).unwrap();
+        assert_eq!(connection.read_answer(SOON).unwrap().status, 201, "it had its place");
+    }
+    assert_eq!(ask("late").status, 201, "the places are free again");
+    server.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_too_many_is_turned_away_until_another_ends() {
     let config = ServerConfig { streams_max: 1, ..ServerConfig::default() };

@@ -118,7 +118,8 @@ impl State {
         Ok(Reply::Booking(self.booking_at(booking).expect("just added").clone()))
     }
 
-    /// The hold is sold already: the same payment gets the same answer, another one must be given back.
+    /// The hold is sold already: the same payment gets the same answer, another one must be given back. Of a sale that
+    /// was cancelled nobody is told that it was made.
     fn confirm_again(
         &mut self,
         hold: &Hold,
@@ -129,7 +130,10 @@ impl State {
         let booking =
             hold.booking.and_then(|id| self.booking(id)).expect("a confirmed hold has a booking").clone();
         match payment_ref {
-            payment_ref if payment_ref == booking.payment_ref => Ok(Reply::Booking(booking)),
+            payment_ref if payment_ref == booking.payment_ref => match booking.state {
+                BookingState::Booked => Ok(Reply::Booking(booking)),
+                BookingState::Cancelled => Err(Refusal::SaleCancelled(booking.id)),
+            },
             None => Err(Refusal::HoldIs(HoldState::Confirmed)),
             Some(reference) => match self.must_be_given_back(hold, &reference)? {
                 true => Ok(Reply::RefundDue(hold.event, reference)),

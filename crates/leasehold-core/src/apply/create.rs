@@ -27,7 +27,7 @@ impl State {
         }
         assert!(self.hold_slot(create.id).is_none(), "a hold's id is used once");
         let chosen = self.choose(create.event, &create.items, ITEMS_PER_HOLD_MAX, now, changes)?;
-        self.require_within_limit(create.event, create.holder.as_ref(), chosen.units(), 0)?;
+        self.require_within_limit(create.event, create.holder.as_ref(), chosen.units(), 0, now, changes)?;
 
         let from = changes.touched.len();
         let hard_deadline = now.after(policy.hold_total_max);
@@ -106,7 +106,7 @@ impl State {
                 return Err(Refusal::Invalid("there are too many items"));
             }
             let fewer = units(&removed).unsigned_abs();
-            self.require_within_limit(hold.event, hold.holder.as_ref(), chosen.units(), fewer)?;
+            self.require_within_limit(hold.event, hold.holder.as_ref(), chosen.units(), fewer, now, changes)?;
             added = self.take(hold.event, &chosen, Owner::Hold(slot));
         }
 

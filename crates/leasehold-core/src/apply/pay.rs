@@ -3,8 +3,8 @@
 use super::wrong_state;
 use crate::limits::{AFTER_DECLINE_MIN, HOLD_TTL_MIN, PAYMENTS_PER_HOLD_MAX};
 use crate::{
-    AtPaymentDeadline, BeginPayment, Changes, EventNo, Hold, HoldId, HoldState, Kind, Payment, PaymentPhase,
-    PaymentState, Reference, Refusal, Reply, State, Timestamp, Touched,
+    AtPaymentDeadline, BeginPayment, Changes, EventNo, EventState, Hold, HoldId, HoldState, Kind, Payment,
+    PaymentPhase, PaymentState, Reference, Refusal, Reply, State, Timestamp, Touched,
 };
 
 impl State {
@@ -70,6 +70,11 @@ impl State {
             state => return Err(wrong_state(state)),
         }
         let event = hold.event;
+        if self.event(event).is_some_and(|event| event.state == EventState::Closed) {
+            // Closing took away the holds that nobody was paying for: this is one more of them.
+            self.end_hold(slot, HoldState::Revoked, Kind::HoldRevoked, now, changes);
+            return Ok(self.hold_reply(slot));
+        }
         let expires_at = now.after(payment.remaining.max(AFTER_DECLINE_MIN)).min(hold.life_end);
         if expires_at <= now {
             self.end_hold(slot, HoldState::Expired, Kind::HoldExpired, now, changes);

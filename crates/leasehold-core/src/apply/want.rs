@@ -196,21 +196,30 @@ impl State {
         }
     }
 
-    /// Refuses when the holder would have more than the event allows.
+    /// Refuses when the holder would have more than the event allows. Nobody is told so while holds that are over still
+    /// count: those are ended first.
     pub(super) fn require_within_limit(
         &mut self,
         event: EventNo,
         holder: Option<&Reference>,
         more: u64,
         fewer: u64,
+        now: Timestamp,
+        changes: &mut Changes,
     ) -> Result<(), Refusal> {
-        let this = self.event_mut(event);
-        let limit = this.policy.units_per_holder_max;
-        let Some(has) = holder.and_then(|holder| this.units_of(holder)) else { return Ok(()) };
-        if has + more > u64::from(limit) + fewer {
-            return Err(Refusal::HolderLimit { has, limit });
+        let mut due = Due { left: EXPIRIES_PER_COMMAND_MAX, now };
+        loop {
+            let this = self.event_mut(event);
+            let limit = this.policy.units_per_holder_max;
+            let Some(has) = holder.and_then(|holder| this.units_of(holder)) else { return Ok(()) };
+            if has + more <= u64::from(limit) + fewer {
+                return Ok(());
+            }
+            // Who asks for more than anybody may have need not wait for what others give back.
+            if more > u64::from(limit) + fewer || !self.end_due(1, &mut due, changes)? {
+                return Err(Refusal::HolderLimit { has, limit });
+            }
         }
-        Ok(())
     }
 
     /// Gives what was chosen to `owner`, and lists it as items with their fences.

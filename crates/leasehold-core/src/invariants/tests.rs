@@ -163,6 +163,54 @@ fn a_broken_step_is_reported_by_number() {
         touched.end += 1;
     };
     assert_eq!(found(ordinary(), revive), ["I8"]);
+    // Ada's hold ends once more, and Bob's sale is cancelled once more.
+    let again = |stage: &mut Stage, what: Touched, kind: Kind| {
+        let spoil = |_: &mut State, changes: &mut Changes, _: &mut Result<Reply, Refusal>| {
+            changes.touched.push(what);
+            let entry = &mut changes.entries[0];
+            entry.kind = kind;
+            entry.touched.end += 1;
+        };
+        stage.spoilt(ordinary(), START, spoil)
+    };
+    let mut stage = Stage::new();
+    stage.apply(release(1));
+    for kind in [Kind::HoldReleased, Kind::HoldExpired, Kind::HoldRevoked] {
+        let mut stage = Stage { state: stage.state.clone(), watch: stage.watch.clone() };
+        assert_eq!(again(&mut stage, Touched::Hold(HoldSlot(0)), kind), ["I8"]);
+    }
+    stage.apply(Command::CancelBooking(crate::CancelBooking { booking: BookingId::from_raw(2).unwrap() }));
+    assert_eq!(again(&mut stage, Touched::Booking(BookingSlot(0)), Kind::BookingCancelled), ["I8"]);
+    // Ada's hold comes back without a sale.
+    let mut stage = Stage::new();
+    stage.apply(release(1));
+    let back = |state: &mut State, changes: &mut Changes, _: &mut Result<Reply, Refusal>| {
+        state.hold_mut(HoldSlot(0)).state = HoldState::Held;
+        changes.touched.push(Touched::Hold(HoldSlot(0)));
+        changes.entries[0].touched.end += 1;
+    };
+    assert_eq!(stage.spoilt(ordinary(), START, back), ["I8"]);
+}
+
+#[test]
+fn a_kept_hold_ends_with_its_life_when_its_payment_has_failed_and_not_before() {
+    let kept = || {
+        let mut stage = Stage::new();
+        stage.state.event_mut(EVENT).policy.at_payment_deadline = crate::AtPaymentDeadline::Keep;
+        stage.apply(begin(1, "pay-3"));
+        stage
+    };
+    let failed = Command::PaymentFailed(HoldId::from_raw(1).unwrap(), reference("pay-3"));
+    let mut stage = kept();
+    let life_end = stage.state.hold_at(HoldSlot(0)).unwrap().life_end;
+    for (seen_at, found) in [(life_end, vec![]), (START, vec!["I15"])] {
+        let mut stage = kept();
+        let mut changes = Changes::default();
+        let outcome = stage.state.apply(failed.clone(), life_end, &mut changes);
+        assert!(outcome.is_ok() && changes.entries[0].kind == Kind::HoldExpired, "{changes:?}");
+        assert_eq!(numbers(&stage.watch.step(&stage.state, &failed, &changes, &outcome, seen_at)), found);
+    }
+    stage.apply(failed);
 }
 
 #[test]
@@ -208,6 +256,20 @@ fn a_false_refusal_is_reported() {
     assert_eq!(ask(&[together(1)], apart()), ["I16"], "one was there");
     assert_eq!(ask(&both, apart()), ["I16"], "nobody asked for seats together");
     assert_eq!(ask(&both, Refusal::NotYet), ["I16"], "nothing is due");
+    let limited = |items: &[ItemRequest], has, limit, now| {
+        let mut stage = Stage::new();
+        let command = hold(9, "ada", items);
+        let refused = Err(Refusal::HolderLimit { has, limit });
+        numbers(&stage.watch.step(&stage.state, &command, &Changes::default(), &refused, now))
+    };
+    let (one, four) = ([ItemRequest::Seat(free)], [together(4)]);
+    assert_eq!(limited(&one, 3, 3, START), Vec::<&str>::new(), "Ada has a seat and two units");
+    assert_eq!(limited(&one, 2, 3, START), ["I16"], "she has more than it says");
+    assert_eq!(limited(&one, 3, 2, START), ["I16"], "the limit is another one");
+    assert_eq!(limited(&[], 3, 3, START), ["I16"], "nothing is within the limit");
+    let later = START.after(Millis(3_600_000));
+    assert_eq!(limited(&one, 3, 3, later), ["I16"], "what she has is over");
+    assert_eq!(limited(&four, 3, 3, later), Vec::<&str>::new(), "nobody may have four");
     for (limit, found) in [(0, vec!["I16"]), (1, vec![]), (2, vec!["I16"])] {
         let mut stage = Stage::new();
         stage.state.event_mut(EVENT).policy.payments_in_flight_max = limit;

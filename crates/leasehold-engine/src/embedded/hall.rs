@@ -30,7 +30,10 @@ impl Hall {
     pub(crate) fn pass_on(&self, touched: &Touched, state: &State) {
         let event = || state.event(self.venue.number).expect("a hall has an event");
         match touched {
-            Touched::Seat(_, seat, ..) => self.gate.set_seat(*seat, event().seat(*seat).owner, state),
+            Touched::Seat(_, seat, ..) => {
+                self.gate.set_seat(*seat, event().seat(*seat).owner, state);
+                self.gate.set_counts(event());
+            }
             Touched::Pool(_, pool, _) => self.gate.set_pool(*pool, event()),
             Touched::Event(_) => self.gate.set_closed(event().state),
             // A hold that lives longer or shorter keeps its seats so: they were not touched themselves.

@@ -172,11 +172,14 @@ impl EmbeddedEngine {
                 running.queue.close_and_clear();
                 let failure = match ended {
                     Ok(Ok(())) => None,
-                    Ok(Err(error)) => Some(format!("a commit to {} failed: {error}.", path.display())),
-                    Err(_) => Some(format!("the writer of {} broke one of its own rules.", path.display())),
+                    Ok(Err(error)) => Some(failed_commit(&path, &error)),
+                    Err(_) => Some((
+                        format!("the writer of {} broke one of its own rules.", path.display()),
+                        "This is a defect: keep the file and the log, and report it.",
+                    )),
                 };
-                if let Some(failure) = failure {
-                    on_fatal(&format!("{failure} Nothing is acknowledged any more."));
+                if let Some((failure, advice)) = failure {
+                    on_fatal(&format!("{failure} Nothing is acknowledged any more. {advice}"));
                 }
                 let end: Saying = Box::new(move || running.halls().iter().for_each(|hall| hall.feed.end()));
                 messenger.deliver(News { sayings: vec![end], ..News::default() });
@@ -299,6 +302,18 @@ impl EmbeddedEngine {
     }
 }
 
+/// What happened to a commit, and what to do about it.
+fn failed_commit(path: &Path, error: &rusqlite::Error) -> (String, &'static str) {
+    let advice = match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::ConstraintViolation) => {
+            "A key of the data file refused what would have been there twice. This is a defect, or somebody else \
+             wrote to the file: keep it and the log, and report it."
+        }
+        _ => "The disk or file system refused a write or an fsync; find out why, then restart.",
+    };
+    (format!("a commit to {} failed: {error}.", path.display()), advice)
+}
+
 #[async_trait]
 impl Engine for EmbeddedEngine {
     async fn venue(&self, event: &str) -> Result<Option<Arc<Venue>>, EngineError> {
@@ -306,6 +321,10 @@ impl Engine for EmbeddedEngine {
     }
 
     fn gate(&self, venue: &Venue, items: &[ItemRequest]) -> Option<Refusal> {
+        if self.shared.closed.load(Ordering::SeqCst) {
+            // Nothing that was decided last may have been committed: nobody is refused because of it.
+            return None;
+        }
         let hall = self.shared.hall_at(venue.number.0 as usize)?;
         let now = self.shared.clock.now();
         let refusal = hall.gate.refusal(items, now, self.shared.nothing_due(now))?;
@@ -385,16 +404,16 @@ impl Engine for EmbeddedEngine {
         let now = self.now();
         let found = self.read(move |reading| {
             let hold = reading.state.hold(hold)?;
-            Some((hold.clone(), Arc::clone(&reading.halls[hold.event.0 as usize].venue)))
+            Some((hold.clone().at(now), Arc::clone(&reading.halls[hold.event.0 as usize].venue)))
         });
         let (hold, venue) = found.await?.ok_or(Refusal::NotFound)?;
         Ok(Done { outcome: Outcome::Hold(hold), venue, at: now, replayed: false })
     }
 
     async fn holds(&self, venue: &Venue, after: u64, limit: usize) -> Result<Page<(u64, Hold)>, EngineError> {
-        let number = venue.number;
+        let (number, now) = (venue.number, self.now());
         let live =
-            move |_: &State, hold: &Hold| (hold.event == number && hold.keeps_items()).then(|| hold.clone());
+            move |_: &State, hold: &Hold| (hold.event == number && hold.is_live(now)).then(|| hold.clone());
         self.look_through_holds(after, limit, live).await
     }
 

@@ -220,11 +220,18 @@ pub fn backup_file(from: &Path, to: &Path) -> Result<(), String> {
         copy.close().map_err(|(_, error)| error)
     };
     let copied = copy().map_err(|error| error.to_string());
-    let copied = copied.and_then(|()| std::fs::rename(&unfinished, to).map_err(|error| error.to_string()));
+    let copied = copied.and_then(|()| put_in_place(&unfinished, to).map_err(|error| error.to_string()));
     if copied.is_err() {
         let _ = std::fs::remove_file(&unfinished);
     }
     copied
+}
+
+/// Gives a finished copy its name, for good: a name is on disk when its folder is.
+fn put_in_place(unfinished: &str, to: &Path) -> std::io::Result<()> {
+    std::fs::rename(unfinished, to)?;
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 /// Creates an empty file that only its owner can read, because the server's key will be in it.

@@ -27,9 +27,7 @@ impl Encoded {
 
     /// The same with a tag that is known already, and as much work as it is worth.
     pub(crate) fn tagged(plain: Bytes, tag: &str, work: Compression) -> Self {
-        let mut encoder = GzEncoder::new(Vec::new(), work);
-        let compressed = encoder.write_all(&plain).and_then(|()| encoder.finish());
-        let compressed = compressed.expect("writing into memory does not fail").into();
+        let compressed = gzip(&plain, work);
         // Weak, because both forms have it.
         Self { plain, compressed, tag: format!("W/\"{tag}\"") }
     }
@@ -66,6 +64,13 @@ impl Encoded {
         }
         response
     }
+}
+
+/// Compresses an answer.
+pub(crate) fn gzip(plain: &[u8], work: Compression) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::new(), work);
+    let compressed = encoder.write_all(plain).and_then(|()| encoder.finish());
+    compressed.expect("writing into memory does not fail").into()
 }
 
 #[cfg(test)]

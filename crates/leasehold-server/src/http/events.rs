@@ -10,7 +10,7 @@ use leasehold_engine::Venue;
 
 use super::{Write, aged, answer, json, millis, venue};
 use crate::app::App;
-use crate::body::{BODY_BYTES_MAX, EVENT_BYTES_MAX, parse};
+use crate::body::{BODY_BYTES_MAX, EVENT_BYTES_MAX, parse, work_on};
 use crate::problem::ApiError;
 use crate::query::Query;
 use crate::wire;
@@ -23,7 +23,7 @@ const PAGE_MAX: usize = 100;
     (status = 201, body = EventView), (status = 409, description = "event-exists", body = Problem)))]
 pub(crate) async fn create(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
     let write = Write::read(&app, request, EVENT_BYTES_MAX).await?;
-    let body: CreateEvent = parse(&write.body)?;
+    let body: CreateEvent = work_on(&write.body, |bytes| parse(bytes)).await?;
     // A known id is refused before its seats are laid out; a repetition with a key is for the engine.
     if write.key.is_none() && app.engine.venue(&body.id).await?.is_some() {
         return Err(ApiError::new(Code::EventExists));

@@ -131,7 +131,8 @@ impl LockWrite {
     async fn read(app: &App, request: Request<Body>) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let name = lock_name(&parts.uri)?;
-        let body = read_body(&parts.headers, body, BODY_BYTES_MAX, app.config.body_timeout).await?;
+        let (within, large) = (app.config.body_timeout, &app.large_bodies);
+        let body = read_body(&parts.headers, body, BODY_BYTES_MAX, within, large).await?.bytes;
         let owner = owner(&parts.headers);
         // The name in one spelling and, of a lock that is held, whose it is: both belong to what the key is for.
         let owner_of_it = owner.as_ref().filter(|_| parts.method != Method::POST);

@@ -28,12 +28,12 @@ use leasehold_core::{Command, HoldId};
 use leasehold_engine::{Done, HoldSecret, IdempotencyKey, Outcome, Venue};
 
 pub(crate) use self::availability::AvailabilityCache;
-pub(crate) use self::encoded::Encoded;
+pub(crate) use self::encoded::{Encoded, gzip};
 pub(crate) use self::kept::Kept;
 pub(crate) use self::pages::Pages;
 pub(crate) use self::venues::VenueCache;
 use crate::app::App;
-use crate::body;
+use crate::body::{self, LargePlace};
 use crate::idempotency;
 use crate::problem::ApiError;
 use crate::query::Query;
@@ -44,15 +44,21 @@ pub(crate) struct Write {
     pub(crate) body: Bytes,
     pub(crate) key: Option<IdempotencyKey>,
     pub(crate) secret: Option<HoldSecret>,
+    _place: Option<LargePlace>,
 }
 
 impl Write {
     pub(crate) async fn read(app: &App, request: Request<Body>, bytes_max: usize) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let body = body::read(&parts.headers, body, bytes_max, app.config.body_timeout).await?;
+        let within = app.config.body_timeout;
+        let read = body::read(&parts.headers, body, bytes_max, within, &app.large_bodies).await?;
+        let secret = secret(&parts.headers);
         let required = app.config.require_idempotency_key && parts.method != Method::GET;
-        let key = idempotency::key(&parts.headers, &parts.method, parts.uri.path(), &body, required)?;
-        Ok(Self { body, key, secret: secret(&parts.headers) })
+        let key = body::work_on(&read.bytes, move |bytes| {
+            idempotency::key(&parts.headers, &parts.method, parts.uri.path(), bytes, required)
+        });
+        let key = key.await?;
+        Ok(Self { body: read.bytes, key, secret, _place: read.place })
     }
 
     /// Carries the command out.

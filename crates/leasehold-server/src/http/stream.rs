@@ -16,7 +16,7 @@ use leasehold_engine::{Change, Since, StreamStep, Subscription, Venue, Version};
 
 use super::availability::version_seen;
 use super::{millis, venue};
-use crate::app::{App, Permit};
+use crate::app::{App, StreamPermit};
 use crate::problem::ApiError;
 use crate::query::Query;
 use crate::service::Streaming;
@@ -87,7 +87,7 @@ struct Reader {
     /// What the client was told last.
     was_behind: bool,
     spoke_at: Instant,
-    _permit: Permit,
+    _permit: StreamPermit,
 }
 
 impl Reader {
@@ -151,12 +151,6 @@ impl Reader {
             text.push_str(&message(&change.version, "change", &view));
         }
         text
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.app.stream_ended();
     }
 }
 

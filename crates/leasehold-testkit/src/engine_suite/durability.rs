@@ -45,6 +45,11 @@ pub async fn a_sale_is_there_after_a_restart_and_its_seat_is_sold_once(store: &d
     assert!(matches!(refused, Err(EngineError::Refused(Refusal::SeatsTaken(_)))), "{refused:?}");
     let cancel = Command::CancelBooking(CancelBooking { booking: sold.id });
     engine.execute(Request::new(cancel)).await.unwrap();
+    let undone = engine.execute(confirm(&*engine, hold.id, Some("pay-1"))).await;
+    assert!(
+        matches!(undone, Err(EngineError::Refused(Refusal::SaleCancelled(id))) if id == sold.id),
+        "{undone:?}"
+    );
     let next = held(engine.execute(hold_seat(&venue, 0, LONG_MS)).await);
     assert!(fence(&sold.items) < fence(&next.items));
     let counts = engine.event(&venue).await.unwrap().counts;

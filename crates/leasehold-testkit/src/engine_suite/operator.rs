@@ -8,18 +8,21 @@ use super::*;
 /// A closed event sells nothing new; who is paying may finish.
 pub async fn closing_takes_away_what_nobody_pays_for(store: &dyn EngineStore) {
     let engine = store.open().await;
-    let venue = create_event(&*engine, 1, 3).await;
+    let venue = create_event(&*engine, 1, 4).await;
     let idle = held(engine.execute(hold_seat(&venue, 0, LONG_MS)).await);
     let paying = held(engine.execute(hold_seat(&venue, 1, LONG_MS)).await);
     let begin = BeginPayment { hold: paying.id, reference: reference("pay-1"), max_wait: None };
     engine.execute(by_owner(&*engine, paying.id, Command::BeginPayment(begin))).await.unwrap();
+    let declined = held(engine.execute(hold_seat(&venue, 3, LONG_MS)).await);
+    let begin = BeginPayment { hold: declined.id, reference: reference("pay-2"), max_wait: None };
+    engine.execute(by_owner(&*engine, declined.id, Command::BeginPayment(begin))).await.unwrap();
     let set = |open| {
         let patch = EventPatch { open: Some(open), ..EventPatch::default() };
         Request::new(Command::UpdateEvent(UpdateEvent { event: venue.number, patch }))
     };
     let closed = engine.execute(set(false)).await.unwrap().outcome;
     let Outcome::Event(summary) = closed else { panic!("{closed:?}") };
-    assert_eq!((summary.state, summary.counts.free, summary.counts.held), (EventState::Closed, 2, 1));
+    assert_eq!((summary.state, summary.counts.free, summary.counts.held), (EventState::Closed, 2, 2));
     assert_eq!(engine.event(&venue).await.unwrap(), summary, "the answer is what readers see");
     let seen = held(engine.hold(idle.id, Some(engine.secret_of(idle.id))).await);
     assert_eq!(seen.state, HoldState::Revoked);
@@ -27,6 +30,11 @@ pub async fn closing_takes_away_what_nobody_pays_for(store: &dyn EngineStore) {
     assert!(matches!(refused, Err(EngineError::Refused(Refusal::EventClosed))), "{refused:?}");
     let sold = engine.execute(confirm(&*engine, paying.id, Some("pay-1"))).await.unwrap().outcome;
     assert!(matches!(sold, Outcome::Booking(_)), "{sold:?}");
+    let decline = Command::PaymentFailed(declined.id, reference("pay-2"));
+    let over = held(engine.execute(by_owner(&*engine, declined.id, decline)).await);
+    assert_eq!(over.state, HoldState::Revoked, "nobody pays for it any more");
+    let late = engine.execute(confirm(&*engine, declined.id, None)).await;
+    assert!(matches!(late, Err(EngineError::Refused(Refusal::HoldOver(HoldState::Revoked)))), "{late:?}");
     engine.execute(set(true)).await.unwrap();
     held(engine.execute(hold_seat(&venue, 2, LONG_MS)).await);
     engine.close().await;
