@@ -69,6 +69,7 @@ fn hold(venue: &Venue, seat: u32) -> Request {
 fn assert_stopped(stopped: &mpsc::Receiver<String>, constraint: &str) {
     let why = stopped.recv_timeout(Duration::from_secs(10)).expect("it says why it stopped");
     assert!(why.contains(constraint) && why.contains("Nothing is acknowledged any more"), "{why}");
+    assert!(why.contains("A key of the data file") && !why.contains("disk"), "no disk is to blame: {why}");
 }
 
 #[tokio::test]
@@ -88,6 +89,7 @@ async fn a_seat_that_the_file_says_is_sold_is_not_sold_again() {
     assert!(matches!(confirm, Err(EngineError::Unknown)), "{confirm:?}");
     assert_stopped(&stopped, "UNIQUE constraint failed: sales");
     assert!(matches!(engine.execute(hold(&venue, 1)).await, Err(EngineError::Closed)));
+    assert_eq!(engine.gate(&venue, &[ItemRequest::Seat(SeatNo(0))]), None, "nobody is refused any more");
     assert!(matches!(engine.hold(held.id, secret).await, Err(EngineError::Closed)));
     assert!(!engine.is_ready());
     drop(engine);
