@@ -132,6 +132,10 @@ impl Backend for Memory {
         "memory"
     }
 
+    fn hears_late(&self) -> bool {
+        false
+    }
+
     fn guarantees(&self) -> Guarantees {
         Guarantees {
             level: Guarantee::Fenced,

@@ -370,6 +370,11 @@ impl Backend for Redlock {
         "redlock"
     }
 
+    fn hears_late(&self) -> bool {
+        // Such requests are called off, see `under_way.rs`.
+        false
+    }
+
     fn guarantees(&self) -> Guarantees {
         Guarantees {
             level: Guarantee::Fenced,

@@ -22,6 +22,7 @@ mod paused_holder;
 
 mod pitfalls;
 mod pitfalls_guard;
+mod pitfalls_late;
 mod pitfalls_several;
 mod pitfalls_unknown;
 mod pitfalls_waiting;
