@@ -7,6 +7,7 @@ mod support;
 
 mod failover;
 mod sentinel;
+mod silence;
 mod slots;
 mod told;
 mod wiped;
