@@ -43,6 +43,12 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// True when a request that nobody waits for any more may take effect long after a release that was sent later, as
+    /// it may when it went over another connection. It is released again then.
+    fn hears_late(&self) -> bool {
+        true
+    }
+
     /// Who holds a name now.
     async fn inspect(&self, name: &LockName) -> Result<Option<LeaseView>, StoreError>;
 

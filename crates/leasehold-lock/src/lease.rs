@@ -74,7 +74,7 @@ pub struct LeaseView {
     pub remaining: Option<Duration>,
     /// The fence, where there is one.
     pub fence: Option<Fence>,
-    /// How many wait: in the store's queue, where it keeps one, or in this process, if these are more.
+    /// How many wait in the store's queue; `None` where it keeps none.
     pub waiters: Option<u32>,
 }
 

@@ -23,6 +23,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Any future can be dropped at any point. What an acquisition may have left in the store is given back in the background, and
+//! again while its request may still arrive, for up to two minutes; what arrives after that ends by itself. This needs the
+//! runtime: see [`Locker::settle`].
 
 pub mod backend;
 mod bells;

@@ -90,7 +90,8 @@ impl Table {
         match place {
             Some(place) => queue[place].1 = now,
             None if queue.len() < QUEUE_LENGTH_MAX => queue.push_back((request.owner.clone(), now)),
-            None => {}
+            // There is no room in the line.
+            None => return Some(busy),
         }
         busy.ahead = u32::try_from(ahead).ok();
         Some(busy)
@@ -130,6 +131,10 @@ impl Table {
 impl Backend for Memory {
     fn kind(&self) -> &'static str {
         "memory"
+    }
+
+    fn hears_late(&self) -> bool {
+        false
     }
 
     fn guarantees(&self) -> Guarantees {
@@ -256,5 +261,22 @@ mod tests {
         }
         let known = store.table().leases.len();
         assert!(known <= 1_100, "{known} leases are kept, and one at most is held");
+    }
+
+    #[tokio::test]
+    async fn whoever_finds_no_room_in_line_is_told_of_no_place() {
+        let store = Memory::with_clock(Clock::manual());
+        let names = Names::try_from("job").unwrap();
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        let (holder, last, late) = (Owner::random(None), Owner::random(None), Owner::random(None));
+        let request = Request { names: &names, owner: &holder, ttl, order: Order::Fifo };
+        assert!(matches!(store.try_acquire(&request).await, Ok(Attempt::Granted(_))));
+        let line = (1..QUEUE_LENGTH_MAX).map(|_| (Owner::random(None), store.clock.now())).collect();
+        store.table().queues.insert(names.first().clone(), line);
+        for (owner, ahead) in [(&last, Some(9_999)), (&late, None), (&last, Some(9_999))] {
+            let answer = store.try_acquire(&Request { owner, ..request }).await.unwrap();
+            let Attempt::Busy(busy) = answer else { panic!("it is held") };
+            assert_eq!(busy.ahead, ahead);
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_lock::backend::{Backend, ListQuery, Released};
-use leasehold_lock::{Acquired, Guard, LockError, LockName, Locker, Names, Postgres};
+use leasehold_lock::backend::{Attempt, Backend, ListQuery, Order, Released, Request};
+use leasehold_lock::{Acquired, Guard, LockError, LockName, Locker, Names, Owner, Postgres, Ttl};
 use leasehold_testkit::servers;
 use tokio_postgres::{Client, NoTls};
 
@@ -229,4 +229,66 @@ async fn what_the_killed_leave_behind_goes() {
     let count = "SELECT (SELECT count(*) FROM leasehold_locks.leases), (SELECT count(*) FROM leasehold_locks.waiting)";
     let left = looks.query_one(count, &[]).await.unwrap();
     assert_eq!((left.get(0), left.get(1)), (0_i64, 0_i64), "leases and waiters");
+}
+
+/// How many are ahead of an owner in the line for a name that is held.
+async fn ahead(store: &Postgres, name: &str, owner: &Owner) -> Option<u32> {
+    let (names, ttl) = (Names::try_from(name).unwrap(), Ttl::new(LONG).unwrap());
+    let request = Request { names: &names, owner, ttl, order: Order::Fifo };
+    match store.try_acquire(&request).await.unwrap() {
+        Attempt::Busy(busy) => busy.ahead,
+        Attempt::Granted(_) => panic!("it is held"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_stands_in_a_full_line_keeps_the_place_and_nobody_else_has_one() {
+    let server = servers::Postgres::start();
+    let (store, looks) = (Postgres::open(&server.url()).unwrap(), connect(&server).await);
+    let _held = granted(&locker(&server.url()), "job").await;
+    let (first, late) = (Owner::random(None), Owner::random(None));
+    assert_eq!(ahead(&store, "job", &first).await, Some(0));
+    let many = "INSERT INTO leasehold_locks.waiting (name, owner, heard_of)
+                SELECT 'job', 'owner-' || i, now() + interval '1 hour' FROM generate_series(2, 10000) AS i";
+    assert_eq!(looks.execute(many, &[]).await.unwrap(), 9_999);
+    let heard_of = "SELECT heard_of FROM leasehold_locks.waiting WHERE name = 'job' AND owner = $1";
+    let heard_of = async || -> std::time::SystemTime {
+        looks.query_one(heard_of, &[&first.as_str()]).await.expect("it is in line").get(0)
+    };
+    let before = heard_of().await;
+    assert_eq!(ahead(&store, "job", &first).await, Some(0));
+    assert!(heard_of().await > before, "it is not heard of, and will be passed over");
+    assert_eq!(ahead(&store, "job", &late).await, None, "there is no room");
+}
+
+/// A database of an older version gets what is new from the first who may change it. Whoever may not goes on with what is
+/// there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_an_older_version_gets_the_new_functions() {
+    let server = servers::Postgres::start();
+    let looks = connect(&server).await;
+    granted(&locker(&server.url()), "job").await.release().await.unwrap();
+    let older = "DROP FUNCTION leasehold_locks.acquire_v1;
+                 ALTER FUNCTION leasehold_locks.acquire_v2 RENAME TO acquire_v1;
+                 CREATE ROLE clerk LOGIN;
+                 GRANT USAGE ON SCHEMA leasehold_locks TO clerk;
+                 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold_locks TO clerk;
+                 GRANT USAGE ON ALL SEQUENCES IN SCHEMA leasehold_locks TO clerk";
+    looks.batch_execute(older).await.unwrap();
+    let functions = async || -> Vec<String> {
+        let names = "SELECT proname::text FROM pg_proc WHERE proname LIKE 'acquire_v%' ORDER BY 1";
+        looks.query(names, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    };
+    let clerk = locker(&server.url().replace("postgres@", "clerk@"));
+    granted(&clerk, "job").await.release().await.unwrap();
+    assert_eq!(functions().await, ["acquire_v1"]);
+    // Those who use the tables are not in the way of it.
+    looks.batch_execute("BEGIN; LOCK TABLE leasehold_locks.leases IN ROW EXCLUSIVE MODE").await.unwrap();
+    granted(&locker(&server.url()), "job").await.release().await.unwrap();
+    looks.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(functions().await, ["acquire_v1", "acquire_v2"]);
+    let of_the_older =
+        "SELECT fences FROM leasehold_locks.acquire_v1(ARRAY['old'], 'somebody', 1000, false, 1000, 10)";
+    let fences: Vec<i64> = looks.query_one(of_the_older, &[]).await.unwrap().get(0);
+    assert_eq!(fences.len(), 1);
 }

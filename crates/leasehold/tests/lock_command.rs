@@ -1,9 +1,9 @@
 //! `leasehold lock`: what it prints, and what it exits with.
 
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold_testkit::servers::{Authority, Postgres, RedisServer, independent};
+use leasehold_testkit::servers::{Authority, Direction, FaultProxy, Postgres, RedisServer, independent};
 
 fn lock(store: &str, owner: Option<&str>, args: &[&str]) -> Output {
     lock_command(store, owner, args).output().unwrap()
@@ -149,4 +149,33 @@ fn what_cannot_be_is_refused_before_anything_is_asked() {
     }
     let help = stdout(&lock(nowhere, None, &["acquire", "--help"]));
     assert!(help.contains("LEASEHOLD_STORE") && !help.contains("hunter2"), "{help}");
+}
+
+/// Two of three servers say that somebody else has it. The third has given its vote and stands still: it gets it taken
+/// back, although the command has its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_was_not_had_on_redlock_leaves_no_vote_on_a_slow_server() {
+    let mut servers = independent(3);
+    let direct: Vec<String> = servers.iter().map(RedisServer::address).collect();
+    let warm = lock(&format!("redlock://{}", direct.join(",")), None, &["acquire", "warm", "--wait", "10s"]);
+    assert_eq!(warm.status.code(), Some(0), "{warm:?}");
+    let others = [FaultProxy::start(&direct[1]).await, FaultProxy::start(&direct[2]).await];
+    for (server, proxy) in servers[1..].iter().zip(&others) {
+        let () = server.command(&["SET", "lock:job", "somebody-elses-token-of-some-length", "PX", "3600000"]);
+        proxy.delay(Direction::Answers, Duration::from_millis(150));
+    }
+    let store = format!("redlock://{},{},{}", direct[0], others[0].address(), others[1].address());
+    let mut acquire = lock_command(&store, None, &["acquire", "job", "--ttl", "1h"]).spawn().unwrap();
+    let vote = |server: &RedisServer| server.command::<Option<String>>(&["GET", "lock:job"]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while vote(&servers[0]).is_none() {
+        assert!(Instant::now() < deadline, "it gave no vote");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    servers[0].pause();
+    // The command has been told that it is busy.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    servers[0].resume();
+    assert_eq!(acquire.wait().unwrap().code(), Some(97));
+    assert_eq!(vote(&servers[0]), None, "the vote is left");
 }

@@ -64,17 +64,19 @@ pub(super) struct Pursuit {
     dirty: bool,
     /// A request had no answer.
     unsure: bool,
+    /// A request is waiting for its answer.
+    asking: bool,
 }
 
 impl Pursuit {
     pub(super) fn new(core: Arc<Core>, held: Held, renewal: Renewal, asked_before: Asked) -> Self {
-        Self { core, held, renewal, asked_before, dirty: false, unsure: false }
+        Self { core, held, renewal, asked_before, dirty: false, unsure: false, asking: false }
     }
 
     pub(super) async fn run(mut self, wait: Duration) -> Result<Acquired, LockError> {
         self.core.ensure_keeper_runs();
         if self.asked_before == Asked::Perhaps {
-            self.core.registry.reclaim(&self.held.owner).await;
+            self.unsure = self.core.registry.reclaim(&self.held.owner).await;
         }
         let began = self.core.clock.now();
         let until = began + wait.min(WAIT_MAX);
@@ -132,11 +134,12 @@ impl Pursuit {
     /// Asks the store once, and again with the same token when no answer came.
     async fn ask(&mut self) -> Result<Attempt, LockError> {
         for retry in 0.. {
-            self.dirty = true;
+            (self.dirty, self.asking) = (true, true);
             let Held { names, owner, ttl, order } = &self.held;
             let request = Request { names, owner, ttl: *ttl, order: *order };
             match self.core.backend.try_acquire(&request).await {
                 Ok(attempt) => {
+                    self.asking = false;
                     self.dirty = match &attempt {
                         Attempt::Granted(_) => true,
                         Attempt::Busy(_) => self.unsure || self.held.order == Order::Fifo,
@@ -147,7 +150,10 @@ impl Pursuit {
                     self.unsure = true;
                     tokio::time::sleep(jittered(LOOK_AFTER_MIN * 2u32.pow(retry + 1))).await;
                 }
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => {
+                    self.asking = matches!(error, StoreError::Unknown(_));
+                    return Err(self.failed(error));
+                }
             }
         }
         unreachable!("the last retry returns")
@@ -211,8 +217,13 @@ impl Pursuit {
 impl Drop for Pursuit {
     fn drop(&mut self) {
         if self.dirty {
-            let now = self.core.clock.now();
-            self.core.registry.give_back(Release::abandoned(self.held.clone(), now));
+            let (held, now) = (self.held.clone(), self.core.clock.now());
+            // A caller's token may be asked for again elsewhere by now, where a late release would take the lock away.
+            if (self.unsure || self.asking) && self.asked_before == Asked::Never {
+                self.core.give_back_unanswered(held, now);
+            } else {
+                self.core.registry.give_back(Release::abandoned(held, now));
+            }
         }
     }
 }

@@ -201,6 +201,9 @@ impl Guard {
     pub fn detach(mut self) -> Held {
         self.core.registry.forget(&self.tenure);
         self.on_drop = OnDrop::Detached;
+        if self.unsure {
+            self.core.registry.note_unsure(&self.tenure.held, self.core.clock.now());
+        }
         self.tenure.held.clone()
     }
 
@@ -227,7 +230,7 @@ impl Drop for Guard {
             // Also after an answer: what is on its way may take the lock after it.
             OnDrop::GiveBack | OnDrop::Released if self.unsure => {
                 self.core.registry.forget(&self.tenure);
-                self.core.registry.give_back(Release::abandoned(held(), now));
+                self.core.give_back_unanswered(held(), now);
             }
             OnDrop::GiveBack => {
                 self.core.registry.forget(&self.tenure);

@@ -9,6 +9,7 @@ mod acquire;
 mod advice;
 mod guard;
 mod keeper;
+mod late;
 mod meters;
 mod registry;
 mod tenure;
@@ -28,7 +29,7 @@ use registry::{Registry, Release};
 use tenure::Renewal;
 
 use crate::backend::{Backend, Held, ListQuery, Order, Page, Released, Renewed};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::error::{BoxError, LockError, Operation, StoreError};
 use crate::lease::{Guarantee, Guarantees, LeaseView, Ttl};
 use crate::name::{LockName, Names};
@@ -182,10 +183,12 @@ impl Locker {
 
     /// Gives back a lease that has no guard in this process.
     ///
-    /// When the answer is lost, or this future is dropped, it is tried again in the background.
+    /// When the answer is lost, or this future is dropped, it is tried again in the background. So it is, also after
+    /// an answer, for a guard of this locker that was [detached](Guard::detach) and had a request without an answer.
     pub async fn release(&self, held: &Held) -> Result<Released, LockError> {
         self.0.ensure_keeper_runs();
-        let mut pending = Pending { core: &self.0, held, is_answered: false };
+        let unsure = self.0.registry.take_unsure(&held.owner, self.0.clock.now());
+        let mut pending = Pending { core: &self.0, held, unsure, is_answered: false };
         let released = self.0.backend.release(held).await;
         let released = released.map_err(|error| self.failed(error, Operation::Release, &held.names))?;
         pending.is_answered = true;
@@ -235,7 +238,8 @@ impl Locker {
     }
 
     /// Waits until everything that was dropped is given back, for at most `time_max`. Call it before the
-    /// runtime ends: after that nothing is left to release locks, and they end by their own time.
+    /// runtime ends: after that nothing is left to release locks, and they end by their own time. What may arrive
+    /// seconds after it was dropped is not waited for.
     pub async fn settle(&self, time_max: Duration) {
         let settled = async {
             while self.0.registry.is_busy() || self.0.backend.is_settling() {
@@ -255,14 +259,18 @@ impl Locker {
 struct Pending<'a> {
     core: &'a Core,
     held: &'a Held,
+    /// How long a lease a request that is still on its way would take.
+    unsure: Option<Ttl>,
     is_answered: bool,
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        if !self.is_answered {
-            let release = Release::granted(self.held.clone(), self.core.clock.now());
-            self.core.registry.give_back(release);
+        let (held, now) = (self.held.clone(), self.core.clock.now());
+        if let Some(ttl) = self.unsure {
+            self.core.give_back_unanswered(Held { ttl: ttl.max(held.ttl), ..held }, now);
+        } else if !self.is_answered {
+            self.core.registry.give_back(Release::granted(held, now));
         }
     }
 }
@@ -334,6 +342,12 @@ impl Acquire {
         self
     }
 
+    /// Shows no label, not even the locker's.
+    pub fn no_label(mut self) -> Self {
+        self.label = None;
+        self
+    }
+
     /// Uses a token of the caller's. It must be for this one acquisition, which may be asked for again with it.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
@@ -372,6 +386,12 @@ impl Core {
             };
             keeper.start();
         }
+    }
+
+    /// Gives back what had a request without an answer: what is on its way may take the names after this.
+    fn give_back_unanswered(&self, held: Held, now: Moment) {
+        let release = if self.backend.hears_late() { Release::unanswered } else { Release::abandoned };
+        self.registry.give_back(release(held, now));
     }
 }
 

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::late::{LateReleases, Unsure};
 use super::tenure::Tenure;
 use crate::backend::Held;
 use crate::clock::Moment;
+use crate::lease::Ttl;
 use crate::owner::Owner;
 
 /// Most releases that wait for the store. Beyond it the oldest are left to end by themselves.
@@ -24,6 +26,9 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// An abandoned acquisition is released at once and then again: its request may still be on its way.
 const RELEASE_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// One whose request had no answer is released still later, while the lease would last: after about 5, 30 and 120 s.
+const RELEASE_LATE_AFTER: [Duration; 3] =
+    [Duration::from_secs(4), Duration::from_secs(25), Duration::from_secs(90)];
 /// A release without an answer is tried again so often when nobody can use the names any more.
 const RELEASE_TRIES_MAX: u32 = 8;
 
@@ -41,8 +46,10 @@ pub(crate) struct Registry {
 struct Inner {
     due: BTreeMap<(Moment, u64), Arc<Tenure>>,
     releases: VecDeque<Release>,
-    /// Whose releases the keeper is busy with.
-    releasing: Vec<Owner>,
+    late: LateReleases,
+    unsure: Unsure,
+    /// Whose releases the keeper is busy with, and whether somebody waits for them.
+    releasing: Vec<(Owner, Awaited)>,
     /// When the keeper looks next by itself.
     sleeps_until: Option<Moment>,
     closing: bool,
@@ -52,12 +59,23 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Release {
     pub(crate) held: Held,
-    not_before: Moment,
+    pub(super) not_before: Moment,
     /// Passes that remain although the store has answered, because a request may still be on its way.
     passes: &'static [Duration],
+    /// Those that remain after them.
+    late_passes: &'static [Duration],
+    awaited: Awaited,
     tries: u32,
     /// By then the lease has ended by itself.
     ends: Moment,
+}
+
+/// Whether the end of a release is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    Yes,
+    /// It is for requests that come late, if any do.
+    No,
 }
 
 /// What is to be done now.
@@ -74,23 +92,32 @@ impl Release {
     /// Of a lease that was granted.
     pub(crate) fn granted(held: Held, now: Moment) -> Self {
         let ends = now + held.ttl.length();
-        Self { held, not_before: now, passes: &[], tries: 0, ends }
+        let (passes, late_passes, awaited): (&[_], &[_], _) = (&[], &[], Awaited::Yes);
+        Self { held, not_before: now, passes, late_passes, awaited, tries: 0, ends }
     }
 
     /// Of an acquisition whose outcome nobody saw.
     pub(crate) fn abandoned(held: Held, now: Moment) -> Self {
-        let ends = now + held.ttl.length();
-        Self { held, not_before: now, passes: &RELEASE_AGAIN_AFTER, tries: 0, ends }
+        Self { passes: &RELEASE_AGAIN_AFTER, ..Self::granted(held, now) }
+    }
+
+    /// Of one that had a request without an answer, which may arrive late.
+    pub(crate) fn unanswered(held: Held, now: Moment) -> Self {
+        Self { late_passes: &RELEASE_LATE_AFTER, ..Self::abandoned(held, now) }
     }
 
     /// `None` when it is over. Without an answer it goes on until the lease has ended by itself, or, when the
     /// locker is gone, for a while.
     fn again(mut self, now: Moment, answered: bool, closing: bool) -> Option<Self> {
         if answered {
-            let (pause, rest) = self.passes.split_first()?;
-            self.not_before = now + *pause;
-            self.passes = rest;
-            return Some(self);
+            if let Some((pause, rest)) = self.passes.split_first() {
+                (self.not_before, self.passes) = (now + *pause, rest);
+                return Some(self);
+            }
+            let (pause, rest) = self.late_passes.split_first()?;
+            (self.not_before, self.late_passes) = (now + *pause, rest);
+            (self.awaited, self.tries) = (Awaited::No, 0);
+            return (self.not_before < self.ends).then_some(self);
         }
         self.tries += 1;
         self.not_before = now + Duration::from_millis(50) * 2u32.pow(self.tries.min(6));
@@ -153,28 +180,37 @@ impl Registry {
     /// Puts a release that is not over back into the queue.
     pub(crate) fn released(&self, release: Release, now: Moment, answered: bool) {
         let mut inner = self.lock();
-        if let Some(at) = inner.releasing.iter().position(|owner| *owner == release.held.owner) {
+        let is_it = |(owner, _): &(Owner, _)| *owner == release.held.owner;
+        if let Some(at) = inner.releasing.iter().position(is_it) {
             inner.releasing.swap_remove(at);
         }
         let closing = inner.closing;
-        inner.releases.extend(release.again(now, answered, closing));
+        match release.again(now, answered, closing) {
+            Some(again) if again.awaited == Awaited::No => inner.late.insert(again),
+            again => inner.releases.extend(again),
+        }
         drop(inner);
         self.release_ended.notify_waiters();
     }
 
     /// Takes back an owner's releases that have not begun, and waits for those that have: an owner that asks
-    /// again after it gave up must not lose to its own past.
-    pub(crate) async fn reclaim(&self, owner: &Owner) {
+    /// again after it gave up must not lose to its own past. True when there were any: a request of that past may
+    /// still be on its way.
+    pub(crate) async fn reclaim(&self, owner: &Owner) -> bool {
+        let mut were_any = false;
         loop {
             let ended = self.release_ended.notified();
             let mut ended = std::pin::pin!(ended);
             ended.as_mut().enable();
             {
                 let mut inner = self.lock();
+                let before = inner.releases.len();
                 inner.releases.retain(|release| release.held.owner != *owner);
-                if !inner.releasing.contains(owner) {
-                    return;
+                were_any |= inner.releases.len() < before || inner.late.take(owner).is_some();
+                if !inner.releasing.iter().any(|(releasing, _)| releasing == owner) {
+                    return were_any;
                 }
+                were_any = true;
             }
             ended.await;
         }
@@ -205,13 +241,20 @@ impl Registry {
                 inner.releases.push_back(release);
             }
         }
-        inner.releasing.extend(turn.releases.iter().map(|release| release.held.owner.clone()));
+        while turn.releases.len() < releases_max
+            && let Some(release) = inner.late.pop_due(now)
+        {
+            turn.releases.push(release);
+        }
+        let begun = turn.releases.iter().map(|release| (release.held.owner.clone(), release.awaited));
+        inner.releasing.extend(begun);
         let first_due = inner.due.first_key_value().map(|(&(due, _), _)| due);
         let first_release = inner.releases.iter().map(|release| release.not_before).min();
-        turn.next = first_due.into_iter().chain(first_release).fold(turn.next, Moment::min);
+        let first_late = inner.late.next();
+        turn.next = [first_due, first_release, first_late].into_iter().flatten().fold(turn.next, Moment::min);
         inner.sleeps_until = Some(turn.next);
-        turn.finished =
-            inner.closing && inner.due.is_empty() && inner.releases.is_empty() && inner.releasing.is_empty();
+        let is_idle = inner.due.is_empty() && inner.releases.is_empty() && inner.late.is_empty();
+        turn.finished = inner.closing && is_idle && inner.releasing.is_empty();
         turn
     }
 
@@ -236,10 +279,21 @@ impl Registry {
         self.keeper_runs.store(false, Ordering::Release);
     }
 
-    /// True while leases are watched over or names wait to be given back.
+    /// Remembers a lease without a guard that had a request without an answer.
+    pub(crate) fn note_unsure(&self, held: &Held, now: Moment) {
+        self.lock().unsure.note(held, now);
+    }
+
+    /// How long a lease a request of this owner that is still on its way would take, if there may be one.
+    pub(crate) fn take_unsure(&self, owner: &Owner, now: Moment) -> Option<Ttl> {
+        self.lock().unsure.take(owner, now)
+    }
+
+    /// True while leases are watched over or names wait to be given back. What may come late is not waited for.
     pub(crate) fn is_busy(&self) -> bool {
         let inner = self.lock();
-        !inner.due.is_empty() || !inner.releases.is_empty() || !inner.releasing.is_empty()
+        let is_releasing = inner.releasing.iter().any(|(_, awaited)| *awaited == Awaited::Yes);
+        !inner.due.is_empty() || !inner.releases.is_empty() || is_releasing
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -286,5 +340,47 @@ mod tests {
             }
             assert!(tries.contains(&tried), "closing {closing}: tried {tried} times");
         }
+    }
+
+    /// What had no answer is released again while its lease would last, and nobody waits for the late ones.
+    #[test]
+    fn what_had_no_answer_is_released_late_too_as_long_as_its_lease_would_last() {
+        let began = Moment::from_nanos(1);
+        for (length, late) in [(2, &[][..]), (10, &[5]), (60, &[5, 30]), (3_600, &[5, 30, 120])] {
+            let ttl = Ttl::new(Duration::from_secs(length)).unwrap();
+            let held =
+                Held { names: "job".try_into().unwrap(), owner: Owner::random(None), ttl, order: Order::Any };
+            let (registry, mut now, mut passes) = (Registry::default(), began, Vec::new());
+            registry.give_back(Release::unanswered(held, now));
+            while now < began + Duration::from_secs(3_700) {
+                let mut turn = registry.turn(now, 0, 1);
+                if let Some(release) = turn.releases.pop() {
+                    let pass = now.since(began);
+                    assert_eq!(registry.is_busy(), pass < Duration::from_secs(2), "at {pass:?}");
+                    registry.released(release, now, true);
+                    passes.push(pass.as_secs());
+                }
+                now = registry.turn(now, 0, 0).next.max(now + Duration::from_millis(1));
+            }
+            assert_eq!(passes, [&[0, 0, 1], late].concat(), "of a lease of {length} s");
+        }
+    }
+
+    /// An owner that asks again is not released by what was left of its past, and knows that it has one.
+    #[tokio::test]
+    async fn an_owner_that_asks_again_takes_back_its_late_releases() {
+        let (registry, now) = (Registry::default(), Moment::from_nanos(1));
+        let ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+        let held =
+            Held { names: "job".try_into().unwrap(), owner: Owner::random(None), ttl, order: Order::Any };
+        assert!(!registry.reclaim(&held.owner).await);
+        registry.give_back(Release::unanswered(held.clone(), now));
+        for pass in [0, 1, 3] {
+            let now = now + Duration::from_secs(pass);
+            let release = registry.turn(now, 0, 1).releases.pop().unwrap();
+            registry.released(release, now, true);
+        }
+        assert!(!registry.is_busy() && registry.reclaim(&held.owner).await);
+        assert!(registry.turn(now + Duration::from_secs(50), 0, 1).releases.is_empty());
     }
 }

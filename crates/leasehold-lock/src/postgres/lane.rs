@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
@@ -21,11 +22,16 @@ SET statement_timeout = '5s';
 SET idle_in_transaction_session_timeout = '5s';
 SET client_min_messages = warning";
 
-/// Whether everything of `schema.sql` is there. By the tables: `to_regprocedure` may answer from what this session
-/// remembers, and miss what another made while it waited for [`MAKE`].
+/// Whether a function is there. By the tables: `to_regprocedure` may answer from what this session remembers, and miss
+/// what another made while it waited for [`MAKE`].
 const IS_THERE: &str = "SELECT EXISTS (
     SELECT FROM pg_proc JOIN pg_namespace ON pg_namespace.oid = pronamespace
-    WHERE nspname = 'leasehold_locks' AND proname = 'release_v1')";
+    WHERE nspname = 'leasehold_locks' AND proname = $1)";
+/// The last function of `schema.sql`, and the one that `acquire.sql` is about.
+const SCHEMA: &str = "release_v1";
+const ACQUIRE: &str = "acquire_v2";
+/// What older versions made in its place.
+const ACQUIRE_BEFORE: &str = "acquire_v1";
 /// Whoever makes what is missing has this lock; the number is the word "leaselck" in ASCII.
 const MAKE: &str = "BEGIN; SELECT pg_advisory_xact_lock(7810756276994728811)";
 
@@ -93,20 +99,26 @@ impl Link {
 
     async fn prepare(client: Client) -> Result<Self, tokio_postgres::Error> {
         client.batch_execute(SESSION).await?;
-        if !is_there(&client).await? {
-            client.batch_execute(MAKE).await?;
-            // Somebody else may have made it meanwhile, and use it: to make it again would get in the way.
-            if !is_there(&client).await? {
-                client.batch_execute(include_str!("sql/schema.sql")).await?;
+        let acquire = match make_what_is_missing(&client).await {
+            Ok(()) => ACQUIRE,
+            Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                client.batch_execute("ROLLBACK").await?;
+                if !is_there(&client, ACQUIRE_BEFORE).await? {
+                    return Err(error);
+                }
+                tracing::warn!(
+                    "this user may not renew the functions of leasehold_locks, and uses the older ones"
+                );
+                ACQUIRE_BEFORE
             }
-            client.batch_execute("COMMIT").await?;
-        }
-        let acquire = "SELECT * FROM leasehold_locks.acquire_v1($1, $2, $3, $4, $5, $6)";
+            Err(error) => return Err(error),
+        };
+        let acquire = format!("SELECT * FROM leasehold_locks.{acquire}($1, $2, $3, $4, $5, $6)");
         let renew = "SELECT leasehold_locks.renew_v1($1, $2, $3, $4)";
         let release = "SELECT leasehold_locks.release_v1($1, $2, $3)";
         let place = "SELECT place FROM leasehold_locks.waiting WHERE name = $1 AND owner = $2";
         Ok(Self {
-            acquire: client.prepare(acquire).await?,
+            acquire: client.prepare(&acquire).await?,
             renew: client.prepare(renew).await?,
             release: client.prepare(release).await?,
             inspect: client.prepare(include_str!("sql/inspect.sql")).await?,
@@ -116,8 +128,23 @@ impl Link {
     }
 }
 
-async fn is_there(client: &Client) -> Result<bool, tokio_postgres::Error> {
-    Ok(client.query_one(IS_THERE, &[]).await?.get(0))
+async fn make_what_is_missing(client: &Client) -> Result<(), tokio_postgres::Error> {
+    if is_there(client, SCHEMA).await? && is_there(client, ACQUIRE).await? {
+        return Ok(());
+    }
+    client.batch_execute(MAKE).await?;
+    // Somebody else may have made it meanwhile, and use it: to make it again would get in the way.
+    if !is_there(client, SCHEMA).await? {
+        client.batch_execute(include_str!("sql/schema.sql")).await?;
+    }
+    if !is_there(client, ACQUIRE).await? {
+        client.batch_execute(include_str!("sql/acquire.sql")).await?;
+    }
+    client.batch_execute("COMMIT").await
+}
+
+async fn is_there(client: &Client, function: &str) -> Result<bool, tokio_postgres::Error> {
+    Ok(client.query_one(IS_THERE, &[&function]).await?.get(0))
 }
 
 impl std::fmt::Debug for Link {

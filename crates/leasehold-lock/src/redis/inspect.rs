@@ -27,8 +27,7 @@ impl Redis {
         let mut commands = Pipeline::new();
         commands.get(&place.lock).pttl(&place.lock).zcard(keys::queue(&place.lock, place.slot));
         let (value, pttl, queued): (Option<Vec<u8>>, i64, usize) = self.link.send_all(&commands).await?;
-        let waiting = queued + self.bells.watchers(&place.lock);
-        Ok(value.and_then(|value| view(name.clone(), &value, pttl, waiting)))
+        Ok(value.and_then(|value| view(name.clone(), &value, pttl, Some(queued))))
     }
 
     pub(super) async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
@@ -95,7 +94,7 @@ pub(crate) fn escaped(prefix: &str) -> String {
 }
 
 /// What a lock's key tells about its holder.
-pub(crate) fn view(name: LockName, value: &[u8], pttl: i64, waiting: usize) -> Option<LeaseView> {
+pub(crate) fn view(name: LockName, value: &[u8], pttl: i64, waiting: Option<usize>) -> Option<LeaseView> {
     if pttl == -2 {
         return None;
     }
@@ -113,7 +112,7 @@ pub(crate) fn view(name: LockName, value: &[u8], pttl: i64, waiting: usize) -> O
         age: made_at.map(|made_at| now.saturating_sub(Duration::from_millis(made_at))),
         remaining: u64::try_from(pttl).ok().map(Duration::from_millis),
         fence,
-        waiters: u32::try_from(waiting).ok(),
+        waiters: waiting.and_then(|waiting| u32::try_from(waiting).ok()),
     })
 }
 

@@ -27,6 +27,7 @@ use redis::{
 
 use super::BadRedisUrl;
 use super::failure::failure;
+use super::silence::Silence;
 use super::transport::Transport;
 use crate::bells::Bells;
 use crate::error::StoreError;
@@ -73,8 +74,7 @@ pub(crate) enum Ears {
 pub struct Link {
     servers: Servers,
     connection: Mutex<Option<(u64, Connection)>>,
-    /// When a server last answered, or the connection was made.
-    answered_at: Mutex<Instant>,
+    silence: Mutex<Silence>,
     connecting: tokio::sync::Mutex<Connecting>,
     /// How often one of a cluster's connections for commands was lost.
     losses: Arc<AtomicU64>,
@@ -133,7 +133,7 @@ impl Link {
         Self {
             servers,
             connection: Mutex::default(),
-            answered_at: Mutex::new(Instant::now()),
+            silence: Mutex::new(Silence::since_answer(Instant::now())),
             connecting: tokio::sync::Mutex::default(),
             losses: Arc::default(),
             ears,
@@ -156,7 +156,7 @@ impl Link {
     /// Told that an answer is not waited for any more. A cluster's client that has had none for long is left: one that lost
     /// all its connections may look for servers for ever, and in vain.
     pub fn gave_up(&self) {
-        if self.is_cluster() && self.answered_at().elapsed() >= SILENCE_MAX {
+        if self.is_cluster() && self.silence().length(Instant::now()) >= SILENCE_MAX {
             *self.current() = None;
             // The other client, which only listens, has lost them too. Somebody may be making one right now.
             if let Ok(mut listening) = self.listening.try_lock()
@@ -314,7 +314,9 @@ impl Link {
         }
     }
 
+    /// The connection there is, for whoever is about to ask something.
     async fn connected(&self) -> Result<(u64, Connection), StoreError> {
+        self.asks();
         if let Some(connected) = &*self.current() {
             return Ok(connected.clone());
         }
@@ -435,12 +437,18 @@ impl Link {
     /// Whether a client is silent matters for clusters: other connections end when they are.
     fn heard(&self) {
         if self.is_cluster() {
-            *self.answered_at() = Instant::now();
+            *self.silence() = Silence::since_answer(Instant::now());
         }
     }
 
-    fn answered_at(&self) -> MutexGuard<'_, Instant> {
-        self.answered_at.lock().unwrap_or_else(PoisonError::into_inner)
+    fn asks(&self) {
+        if self.is_cluster() {
+            self.silence().asked(Instant::now());
+        }
+    }
+
+    fn silence(&self) -> MutexGuard<'_, Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn current(&self) -> MutexGuard<'_, Option<(u64, Connection)>> {

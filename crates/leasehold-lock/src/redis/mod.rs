@@ -14,6 +14,7 @@ mod failure;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod link;
+mod silence;
 pub(crate) mod transport;
 pub(crate) mod url;
 

@@ -6,7 +6,6 @@
 //! take away what it gave.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +28,15 @@ const AT_ONCE_MAX: usize = 64;
 /// What is owed to which server.
 #[derive(Debug, Default)]
 pub(super) struct Debts {
-    owed: Mutex<HashMap<(usize, Owner), Debt>>,
-    is_collected: AtomicBool,
+    owed: Mutex<Owed>,
+}
+
+#[derive(Debug, Default)]
+struct Owed {
+    debts: HashMap<(usize, Owner), Debt>,
+    /// Somebody collects them. Under the same lock as the debts: whoever finds none stops, and whoever owes one after
+    /// that begins.
+    is_collected: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -52,12 +58,24 @@ enum Sent {
     OnceMore,
 }
 
-/// Says that nobody collects any more, also when the runtime drops the task.
-struct Collecting(Arc<Inner>);
+/// Says that nobody collects any more when the runtime drops the task before it is done.
+struct Collecting {
+    inner: Arc<Inner>,
+    is_done: bool,
+}
+
+impl Collecting {
+    /// Nothing was owed, and under the same lock it was said that nobody collects.
+    fn done(mut self) {
+        self.is_done = true;
+    }
+}
 
 impl Drop for Collecting {
     fn drop(&mut self) {
-        self.0.debts.is_collected.store(false, Ordering::Release);
+        if !self.is_done {
+            self.inner.debts.owed().is_collected = false;
+        }
     }
 }
 
@@ -70,7 +88,7 @@ impl Debts {
             ends: now + held.ttl.length(),
             sent: Sent::Once,
         };
-        let mut owed = self.owed();
+        let owed = &mut self.owed().debts;
         if owed.len() + servers > DEBTS_MAX {
             let mut ends: Vec<Moment> = owed.values().map(|debt| debt.ends).collect();
             let last = *ends.select_nth_unstable(DEBTS_LEFT_AT_ONCE).1;
@@ -91,17 +109,17 @@ impl Debts {
 
     /// True while a server has not answered the release of this owner.
     pub(super) fn is_owed(&self, node: usize, owner: &Owner) -> bool {
-        self.owed().contains_key(&(node, owner.clone()))
+        self.owed().debts.contains_key(&(node, owner.clone()))
     }
 
     /// True while any server has not answered a release.
     pub(super) fn is_any(&self) -> bool {
-        !self.owed().is_empty()
+        !self.owed().debts.is_empty()
     }
 
     /// The server has answered the release.
     pub(super) fn paid(&self, node: usize, owner: &Owner, now: Moment) {
-        let mut owed = self.owed();
+        let owed = &mut self.owed().debts;
         if let Some(debt) = owed.get_mut(&(node, owner.clone())) {
             match debt.sent {
                 // What it was sent before may still come after this.
@@ -111,22 +129,29 @@ impl Debts {
         }
     }
 
-    /// What is to be sent again now; and when to look next, or `None` when nothing is owed.
+    /// True when this call made the caller the one who collects.
+    fn begin_collecting(&self) -> bool {
+        !std::mem::replace(&mut self.owed().is_collected, true)
+    }
+
+    /// What is to be sent again now; and when to look next, or `None` when nothing is owed, which ends the collecting.
     fn due(&self, now: Moment) -> (Vec<(usize, Debt)>, Option<Moment>) {
         let mut owed = self.owed();
-        owed.retain(|_, debt| now < debt.ends);
+        owed.debts.retain(|_, debt| now < debt.ends);
         let mut due = Vec::new();
-        for ((node, _), debt) in owed.iter_mut().filter(|(_, debt)| debt.due <= now).take(AT_ONCE_MAX) {
+        for ((node, _), debt) in owed.debts.iter_mut().filter(|(_, debt)| debt.due <= now).take(AT_ONCE_MAX) {
             debt.due = now + AGAIN_AFTER;
             if debt.sent == Sent::Once {
                 debt.sent = Sent::Again;
             }
             due.push((*node, debt.clone()));
         }
-        (due, owed.values().map(|debt| debt.due).min())
+        let next = owed.debts.values().map(|debt| debt.due).min();
+        owed.is_collected &= next.is_some();
+        (due, next)
     }
 
-    fn owed(&self) -> MutexGuard<'_, HashMap<(usize, Owner), Debt>> {
+    fn owed(&self) -> MutexGuard<'_, Owed> {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,23 +159,23 @@ impl Debts {
 impl Inner {
     /// Has releases without an answer sent again, by one task that ends when nothing is owed.
     pub(super) fn collect_debts(self: &Arc<Self>) {
-        if !self.debts.is_collected.swap(true, Ordering::AcqRel) {
-            let collecting = Collecting(self.clone());
+        if self.debts.begin_collecting() {
+            let inner = self.clone();
+            let collecting = Collecting { inner: inner.clone(), is_done: false };
             tokio::spawn(async move {
-                let inner = &collecting.0;
+                let inner = &inner;
                 loop {
                     let now = inner.clock.now();
                     let (due, next) = inner.debts.due(now);
-                    let Some(next) = next else { return };
+                    let Some(next) = next else { return collecting.done() };
                     if due.is_empty() {
                         tokio::time::sleep(next.since(now).max(Duration::from_millis(1))).await;
                         continue;
                     }
                     join_all(due.iter().map(|(node, debt)| async move {
                         let again = inner.release_on(*node, &debt.held);
-                        if let Ok(Ok(_)) = tokio::time::timeout(AGAIN_AFTER, again).await {
-                            inner.debts.paid(*node, &debt.held.owner, inner.clock.now());
-                        }
+                        // Without an answer it is still owed.
+                        let _ = tokio::time::timeout(AGAIN_AFTER, again).await;
                     }))
                     .await;
                 }
@@ -186,6 +211,22 @@ mod tests {
         assert!(!debts.is_any());
     }
 
+    /// Whoever owes something right after the one who collects has found nothing does not rely on that one.
+    #[test]
+    fn whoever_finds_nothing_owed_does_not_collect_any_more() {
+        let debts = Debts::default();
+        let (names, ttl) = (Names::try_from("job").unwrap(), Ttl::new(Duration::from_secs(60)).unwrap());
+        let held = Held { names, owner: Owner::random(None), ttl, order: Order::Any };
+        let now = Moment::from_nanos(1);
+        debts.owe(1, &held, now);
+        assert!(debts.begin_collecting() && !debts.begin_collecting());
+        assert!(debts.due(now).1.is_some() && !debts.begin_collecting());
+        debts.paid(0, &held.owner, now);
+        assert_eq!(debts.due(now).1, None);
+        debts.owe(1, &held, now);
+        assert!(debts.begin_collecting(), "the last one is on its way out");
+    }
+
     #[test]
     fn debts_are_bounded_and_those_that_end_first_go() {
         const SERVERS: usize = 3;
@@ -197,7 +238,7 @@ mod tests {
             .collect();
         for (nanos, held) in (1..).zip(&leases) {
             debts.owe(SERVERS, held, Moment::from_nanos(nanos));
-            let count = debts.owed().len();
+            let count = debts.owed().debts.len();
             assert!(count <= DEBTS_MAX, "{count} are owed");
         }
         let kept = leases.iter().filter(|held| debts.is_owed(SERVERS - 1, &held.owner)).count();

@@ -48,7 +48,7 @@ impl Inner {
         held.sort_unstable_by_key(|(_, pttl)| std::cmp::Reverse(*pttl));
         let end = held[self.quorum() - 1].1;
         let value = held.iter().map(|(value, _)| *value).max_by_key(|value| value.len()).unwrap_or_default();
-        Ok(inspect::view(name.clone(), value, end, self.bells.watchers(&lock)))
+        Ok(inspect::view(name.clone(), value, end, None))
     }
 
     /// Looks through one server after the other, so a lease that most of them have is found.

@@ -26,7 +26,7 @@ mod under_way;
 use admission::Roll;
 use debts::Debts;
 pub(crate) use node::STATE;
-use node::{Counted, Node, Said};
+use node::{Counted, GivenBack, Node, Said};
 pub(crate) use tally::Tally;
 
 use crate::backend::{Attempt, Backend, Held, ListQuery, Order, Page, Released, Renewed, Request};
@@ -316,13 +316,17 @@ impl Inner {
         Err(StoreError::Unknown("the servers did not agree on a fence in time".into()))
     }
 
-    /// Releases on one server; tells how many of the names were the owner's there.
-    async fn release_on(&self, node: usize, held: &Held) -> Result<usize, StoreError> {
+    /// Releases on one server. It is owed nothing any more, unless something may still arrive there.
+    async fn release_on(&self, node: usize, held: &Held) -> Result<GivenBack, StoreError> {
         let locks: Vec<String> = held.names.as_slice().iter().map(|name| self.keys.lock(name)).collect();
         let channels: Vec<String> = locks.iter().map(|lock| keys::channel(keys::slot(lock))).collect();
         let mut args = vec![held.owner.as_str(), "PUBLISH", "", ""];
         args.extend(channels.iter().map(String::as_str));
-        self.nodes[node].release(&held.owner, &locks, &args).await
+        let given_back = self.nodes[node].release(&held.owner, &locks, &args).await?;
+        if given_back.is_final {
+            self.debts.paid(node, &held.owner, self.clock.now());
+        }
+        Ok(given_back)
     }
 
     async fn renew_on(&self, node: &Node, leases: &[Held]) -> Result<Vec<u8>, StoreError> {
@@ -368,6 +372,11 @@ fn highest(voted: &[Vec<Counted>]) -> Vec<u64> {
 impl Backend for Redlock {
     fn kind(&self) -> &'static str {
         "redlock"
+    }
+
+    fn hears_late(&self) -> bool {
+        // Such requests are called off, see `under_way.rs`.
+        false
     }
 
     fn guarantees(&self) -> Guarantees {
@@ -438,17 +447,12 @@ impl Backend for Redlock {
         inner.collect_debts();
         let on_node = |node: usize| {
             let (inner, held) = (inner.clone(), held.clone());
-            async move {
-                let answer =
-                    tokio::time::timeout(time_max, inner.release_on(node, &held)).await.ok()?.ok()?;
-                inner.debts.paid(node, &held.owner, inner.clock.now());
-                Some(answer)
-            }
+            async move { tokio::time::timeout(time_max, inner.release_on(node, &held)).await.ok()?.ok() }
         };
         let mut answers: FuturesUnordered<_> = (0..inner.nodes.len()).map(on_node).collect();
         let mut count = Count::default();
         while let Some(answer) = answers.next().await {
-            let Some(names) = answer else { continue };
+            let Some(GivenBack { names, .. }) = answer else { continue };
             *(if names == held.names.as_slice().len() { &mut count.for_it } else { &mut count.against }) += 1;
             if inner.decided(count).is_some() {
                 break;

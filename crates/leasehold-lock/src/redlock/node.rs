@@ -94,6 +94,15 @@ pub(super) enum Said {
     OtherMembers(String),
 }
 
+/// What a release came to on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GivenBack {
+    /// How many of the names were the owner's.
+    pub(super) names: usize,
+    /// False when a request on its way could not be called off, so that the release must be sent again.
+    pub(super) is_final: bool,
+}
+
 /// What a node knows of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counted {
@@ -145,22 +154,26 @@ impl Node {
         self.ask(&mut self.link.pinned().await?, &self.raise, &keys, args).await
     }
 
-    /// Gives the locks back here, also those that a request on its way would still take; tells how many were the owner's.
+    /// Gives the locks back here, also those that a request on its way would still take.
     pub(super) async fn release(
         &self,
         owner: &Owner,
         locks: &[String],
         args: &[&str],
-    ) -> Result<usize, StoreError> {
+    ) -> Result<GivenBack, StoreError> {
         let mut server = self.link.pinned().await?;
+        let mut is_final = true;
         for request in self.under_way.may_come_after(owner, server.generation()) {
             let mut command = redis::cmd("SET");
             command.arg(called_off(request)).arg("").arg("PX").arg(LATE_MAX.as_millis());
-            let () = server.send(&command).await?;
+            // A server without memory to spare refuses this, and yet can release.
+            is_final &= server.send::<()>(&command).await.is_ok();
         }
         let names = server.run(&self.release, locks, args).await?;
-        self.under_way.released(owner);
-        Ok(names)
+        if is_final {
+            self.under_way.released(owner);
+        }
+        Ok(GivenBack { names, is_final })
     }
 
     pub(super) fn members(&self) -> &str {

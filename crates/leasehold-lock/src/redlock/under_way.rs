@@ -16,11 +16,19 @@ use crate::owner::Owner;
 pub(super) const LATE_MAX: Duration = Duration::from_secs(120);
 /// Beyond so many owners, only those are kept whose requests may still arrive, and then no more are noted.
 const OWNERS_MAX: usize = 10_000;
+/// The others are looked for among all of them no more often than this.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// What one server was asked.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
-    asked: Mutex<HashMap<Owner, Vec<Asked>>>,
+    asked: Mutex<Owners>,
+}
+
+#[derive(Debug, Default)]
+struct Owners {
+    asked: HashMap<Owner, Vec<Asked>>,
+    swept_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -33,21 +41,22 @@ struct Asked {
 impl UnderWay {
     /// Notes a request, and gives it an id.
     pub(super) fn ask(&self, owner: &Owner, connection: u64) -> Uuid {
-        let asked = Asked { id: Uuid::new_v4(), connection, at: Instant::now() };
-        let id = asked.id;
+        self.ask_at(owner, connection, Instant::now())
+    }
+
+    fn ask_at(&self, owner: &Owner, connection: u64, at: Instant) -> Uuid {
+        let id = Uuid::new_v4();
         let mut owners = self.owners();
-        if owners.len() >= OWNERS_MAX {
-            owners.retain(|_, requests| requests.iter().any(|asked| asked.at.elapsed() < LATE_MAX));
-        }
-        if owners.len() < OWNERS_MAX || owners.contains_key(owner) {
-            owners.entry(owner.clone()).or_default().push(asked);
+        owners.make_room(at);
+        if owners.asked.len() < OWNERS_MAX || owners.asked.contains_key(owner) {
+            owners.asked.entry(owner.clone()).or_default().push(Asked { id, connection, at });
         }
         id
     }
 
     /// The server has answered a request.
     pub(super) fn arrived(&self, owner: &Owner, id: Uuid) {
-        let mut owners = self.owners();
+        let owners = &mut self.owners().asked;
         if let Some(requests) = owners.get_mut(owner) {
             requests.retain(|asked| asked.id != id);
             if requests.is_empty() {
@@ -59,17 +68,33 @@ impl UnderWay {
     /// The requests that may arrive after what goes over this connection.
     pub(super) fn may_come_after(&self, owner: &Owner, connection: u64) -> Vec<Uuid> {
         let owners = self.owners();
-        let requests = owners.get(owner).map(Vec::as_slice).unwrap_or_default();
+        let requests = owners.asked.get(owner).map(Vec::as_slice).unwrap_or_default();
         requests.iter().filter(|asked| asked.connection != connection).map(|asked| asked.id).collect()
     }
 
     /// The server has answered the owner's release: all its requests came before it, or were called off.
     pub(super) fn released(&self, owner: &Owner) {
-        self.owners().remove(owner);
+        self.owners().asked.remove(owner);
     }
 
-    fn owners(&self) -> MutexGuard<'_, HashMap<Owner, Vec<Asked>>> {
+    fn owners(&self) -> MutexGuard<'_, Owners> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Owners {
+    fn make_room(&mut self, now: Instant) {
+        let swept_lately = self.swept_at.is_some_and(|at| now.duration_since(at) < SWEEP_EVERY);
+        if self.asked.len() < OWNERS_MAX || swept_lately {
+            return;
+        }
+        self.swept_at = Some(now);
+        self.asked.retain(|_, requests| requests.iter().any(|asked| now.duration_since(asked.at) < LATE_MAX));
+        if self.asked.len() >= OWNERS_MAX {
+            tracing::warn!(
+                "too many requests have no answer; more of them are not called off if they come late"
+            );
+        }
     }
 }
 
@@ -97,8 +122,23 @@ mod tests {
             under_way.ask(&Owner::random(None), 1);
         }
         under_way.ask(&last, 1);
-        assert_eq!(under_way.owners().len(), OWNERS_MAX);
+        assert_eq!(under_way.owners().asked.len(), OWNERS_MAX);
         assert!(under_way.may_come_after(&last, 2).is_empty(), "one more than fit");
         assert_eq!(under_way.may_come_after(&first, 2).len(), 1);
+    }
+
+    #[test]
+    fn those_that_are_over_are_looked_for_once_a_second_at_most() {
+        let (under_way, began) = (UnderWay::default(), Instant::now());
+        for _ in 0..OWNERS_MAX {
+            under_way.ask_at(&Owner::random(None), 1, began);
+        }
+        let nearly = LATE_MAX - SWEEP_EVERY / 2;
+        for (after, is_noted) in [(nearly, false), (LATE_MAX, false), (nearly + SWEEP_EVERY, true)] {
+            let owner = Owner::random(None);
+            under_way.ask_at(&owner, 1, began + after);
+            assert_eq!(under_way.may_come_after(&owner, 2).len(), usize::from(is_noted), "after {after:?}");
+        }
+        assert_eq!(under_way.owners().asked.len(), 1);
     }
 }

@@ -123,6 +123,10 @@ impl Backend for Sqlite {
         "sqlite"
     }
 
+    fn hears_late(&self) -> bool {
+        false
+    }
+
     fn guarantees(&self) -> Guarantees {
         Guarantees {
             level: Guarantee::Fenced,

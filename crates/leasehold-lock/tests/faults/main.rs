@@ -7,6 +7,7 @@ mod support;
 
 mod failover;
 mod sentinel;
+mod silence;
 mod slots;
 mod told;
 mod wiped;
@@ -22,6 +23,7 @@ mod paused_holder;
 
 mod pitfalls;
 mod pitfalls_guard;
+mod pitfalls_late;
 mod pitfalls_several;
 mod pitfalls_unknown;
 mod pitfalls_waiting;

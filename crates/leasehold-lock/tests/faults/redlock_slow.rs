@@ -260,3 +260,41 @@ async fn pitfall_09_server_that_stands_still_holds_up_nobody_who_waits() {
     let _ = held.remove(0).release().await;
     drop(granted(in_time("its turn", waiting).await.unwrap()));
 }
+
+/// A server without memory to spare can note nothing, not even that a request is called off. It releases all the same, and
+/// is told again until it can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_06_server_that_is_out_of_memory_releases_what_it_has() {
+    let servers = independent(3);
+    let proxy = FaultProxy::start(servers[2].address()).await;
+    let addresses = [servers[0].address(), servers[1].address(), proxy.address()];
+    let locker = Locker::new(Redlock::open(&format!("redlock://{}", addresses.join(","))).unwrap());
+    until("the last server votes, too", async || {
+        let guard = granted(locker.acquire("job").ttl(LONG).wait(PATIENCE).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let has_it = owner_on(&servers[2], "job").is_some();
+        guard.release().await.unwrap();
+        has_it
+    })
+    .await;
+    locker.settle(PATIENCE).await;
+
+    // Its vote gets there, and the answer never comes back.
+    proxy.swallow(Direction::Answers);
+    let guard = granted(locker.acquire("late").ttl(LONG * 10).await);
+    until("it has voted", async || owner_on(&servers[2], "late").is_some()).await;
+    proxy.cut().await;
+    let () = servers[2].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    let () = servers[2].command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(servers[2].try_command::<String>(&["SET", "one", "more"]).is_err(), "it has memory to spare");
+    proxy.pass().await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    until("it has released", async || owner_on(&servers[2], "late").is_none()).await;
+
+    let called_off = || servers[2].command::<Vec<String>>(&["KEYS", "leasehold:called-off:*"]);
+    assert!(called_off().is_empty());
+    let () = servers[2].command(&["CONFIG", "SET", "maxmemory", "0"]);
+    until("the request is called off", async || !called_off().is_empty()).await;
+    locker.settle(PATIENCE).await;
+    assert_eq!(keys(&servers[2]), Vec::<String>::new());
+}

@@ -9,6 +9,9 @@ use leasehold_testkit::servers::{Postgres, RedisSentinel};
 
 use crate::support::{PATIENCE, granted, in_time, take, until};
 
+/// What somebody would count with who has no epochs.
+const PLAIN_COUNTER: &str = "plain:job";
+
 fn url(sentinel: &RedisSentinel) -> String {
     format!("redis-sentinel://{}/{}", sentinel.sentinel_addresses().join(","), sentinel.master_name())
 }
@@ -37,7 +40,17 @@ async fn sentinel_with_epochs_keeps_the_promises_of_a_fence_also_over_failovers(
     let mut last = take(&locker, "job").await;
     for failover in 0..2 {
         let old = sentinel.master().address();
-        assert_ne!(sentinel.kill_master().address(), old, "another server is the master");
+        let _: i64 = sentinel.master().command(&["INCR", PLAIN_COUNTER]);
+        let cut = sentinel.begin_lost_writes();
+        let plain_before: i64 = sentinel.servers()[cut].command(&["INCR", PLAIN_COUNTER]);
+        let lost = take(&locker, "job").await;
+        assert!(last < lost, "{last:?}, then {lost:?}");
+        last = lost;
+        let new_master = sentinel.fail_over(cut);
+        assert_ne!(new_master.address(), old, "another server is the master");
+        // The same failover, the naive way: this is what makes the test able to fail.
+        let plain_after: i64 = new_master.command(&["INCR", PLAIN_COUNTER]);
+        assert_eq!(plain_after, plain_before, "failover {failover} has lost nothing");
         let until_end = Instant::now() + PATIENCE;
         let fence = loop {
             // While the client finds the new master it may be without an answer, and nothing else.

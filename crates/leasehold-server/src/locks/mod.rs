@@ -98,11 +98,15 @@ impl Locks {
             Some(Begin::New(ticket)) => Some(ticket),
             None => None,
         };
-        let owner = self.owner(ticket.as_ref(), wanted.label.as_ref());
         let waiter = if wanted.wait.is_zero() { None } else { self.waiting.enter(&wanted.name) };
         let wait = if waiter.is_some() { wanted.wait } else { Duration::ZERO };
-        let acquire = self.locker.acquire(wanted.name.clone()).owner(owner).no_renewal();
+        let acquire = self.locker.acquire(wanted.name.clone()).no_renewal();
         let acquire = acquire.ttl(wanted.ttl.length()).wait(wait);
+        let acquire = match (&ticket, &wanted.label) {
+            (Some(ticket), label) => acquire.owner(self.owner(ticket, label.as_ref())),
+            (None, Some(label)) => acquire.label(label.clone()),
+            (None, None) => acquire.no_label(),
+        };
         let acquired = match wanted.order {
             Order::Any => acquire.await,
             Order::Fifo => acquire.in_order().await,
@@ -220,9 +224,8 @@ impl Locks {
         key.map(|key| self.answers.begin(key)).transpose()
     }
 
-    /// A token of its own for every acquisition; for a request with a key, the one it would get again.
-    fn owner(&self, ticket: Option<&Ticket<'_>>, label: Option<&Label>) -> Owner {
-        let Some(ticket) = ticket else { return Owner::random(label) };
+    /// The token of a request with a key: the one it would get again.
+    fn owner(&self, ticket: &Ticket<'_>, label: Option<&Label>) -> Owner {
         let (scope, fingerprint) = (ticket.key().scope.to_be_bytes(), ticket.key().fingerprint.to_be_bytes());
         let attempt = ticket.attempt().to_be_bytes();
         let code = self.key.code_of(&[b"owner", &scope, &fingerprint, &attempt]);

@@ -152,6 +152,43 @@ impl RedisSentinel {
         self.master()
     }
 
+    /// Cuts the master off from its replicas, which stand still from now on: what it is told is lost with it. They have what
+    /// it was told before. Ends with [`fail_over`](Self::fail_over), and soon: the Sentinels notice.
+    pub fn begin_lost_writes(&mut self) -> usize {
+        self.wait_until("the Sentinels agree on a master", |this| this.agreed_master().is_some());
+        let master = self.agreed_master().expect("they agreed just now");
+        let written: u64 =
+            self.servers[master].info("replication", "master_repl_offset").parse().expect("a number");
+        self.wait_until("the replicas have what was written so far", |this| {
+            this.replicas_of(master).all(|replica| {
+                let copied = replica.info("replication", "slave_repl_offset");
+                copied.parse().is_ok_and(|copied: u64| copied >= written)
+            })
+        });
+        let replicas = self.servers.iter_mut().enumerate().filter(|(index, _)| *index != master);
+        replicas.for_each(|(_, replica)| replica.pause());
+        let _: u32 = self.servers[master].command(&["CLIENT", "KILL", "TYPE", "replica"]);
+        self.wait_until("the master has lost its replicas", |this| {
+            this.servers[master].info("replication", "connected_slaves") == "0"
+        });
+        master
+    }
+
+    /// Kills a master that was cut off, lets its replicas go on, and waits until one of them has taken over. Returns the new
+    /// master.
+    pub fn fail_over(&mut self, master: usize) -> &RedisServer {
+        let replicas = self.servers[master].info("replication", "connected_slaves");
+        assert_eq!(replicas, "0", "a replica came back: nothing would be lost");
+        self.servers[master].kill9();
+        let replicas = self.servers.iter_mut().enumerate().filter(|(index, _)| *index != master);
+        replicas.for_each(|(_, replica)| replica.resume());
+        self.master()
+    }
+
+    fn replicas_of(&self, master: usize) -> impl Iterator<Item = &RedisServer> {
+        self.servers.iter().enumerate().filter(move |(index, _)| *index != master).map(|(_, server)| server)
+    }
+
     /// Starts every killed server again, and waits until it copies the master of today.
     pub fn restart_killed(&mut self) {
         self.servers.iter_mut().filter(|server| !server.is_running()).for_each(RedisServer::restart);

@@ -138,15 +138,16 @@ async fn acquire(args: &AcquireArgs) -> Result<ExitCode, Failure> {
     if let Some(label) = args.label.as_deref().and_then(Label::lossy) {
         acquire = acquire.label(label);
     }
-    let guard = match acquire.await {
-        Ok(Acquired::Granted(guard)) => guard,
-        Ok(Acquired::Busy(busy)) => {
+    let acquired = acquire.await;
+    if !matches!(acquired, Ok(Acquired::Granted(_))) {
+        // Some of the servers may have given it.
+        locker.settle(SETTLE_TIME_MAX).await;
+    }
+    let guard = match acquired? {
+        Acquired::Granted(guard) => guard,
+        Acquired::Busy(busy) => {
             eprintln!("leasehold: {}", show::busy(&busy));
             return Ok(ExitCode::from(NOT_OBTAINED));
-        }
-        Err(error) => {
-            locker.settle(SETTLE_TIME_MAX).await;
-            return Err(error.into());
         }
     };
     let fences: Option<Vec<u64>> = guard.fences().map(|all| all.iter().map(|Fence(fence)| *fence).collect());
