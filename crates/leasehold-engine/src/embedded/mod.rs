@@ -52,6 +52,7 @@ use self::load::Tables;
 use self::messenger::{Messenger, News, Saying};
 use self::queue::{Rejected, Weight};
 use self::shared::{Job, Reading, Shared};
+#[cfg(feature = "cluster")]
 pub(crate) use self::store::Departure;
 use self::store::Store;
 use self::writer::Writer;

@@ -122,6 +122,7 @@ impl Store {
         })
     }
 
+    #[cfg(feature = "cluster")]
     pub(crate) fn set_departure(&self, departure: Departure) -> rusqlite::Result<()> {
         match departure {
             Departure::Stays => {
