@@ -189,7 +189,7 @@ async fn a_move_whose_commit_got_no_answer_is_found_out() {
     // A commit that takes long enough to be seen.
     let looks = server.client().await;
     let slow = "CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS
-                    $$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$;
+                    $$ BEGIN PERFORM pg_sleep(4); RETURN NULL; END $$;
                 CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON leasehold.ledger DEFERRABLE INITIALLY DEFERRED
                     FOR EACH ROW EXECUTE FUNCTION take_long()";
     looks.batch_execute(slow).await.unwrap();
@@ -211,6 +211,15 @@ async fn a_move_whose_commit_got_no_answer_is_found_out() {
     assert_eq!(check_ledger(&server.url()).await.unwrap().problems, Vec::<String>::new());
 }
 
+/// As a move leaves the file that is killed around its commit.
+async fn mark_moving(path: &Path, server: &Postgres) {
+    let row = server.client().await.query_one("SELECT id FROM leasehold.ledger", &[]).await.unwrap();
+    let ledger: uuid::Uuid = row.get(0);
+    let file = rusqlite::Connection::open(path).unwrap();
+    let sql = "INSERT OR REPLACE INTO meta (name, value) VALUES ('moved', ?1)";
+    file.execute(sql, [ledger.as_bytes().as_slice()]).unwrap();
+}
+
 /// Killed around the commit: no server starts on the file, and the next attempt finds out whether it is in the ledger.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_that_was_killed_is_finished_by_the_next_one() {
@@ -220,17 +229,7 @@ async fn a_move_that_was_killed_is_finished_by_the_next_one() {
     let server = Postgres::start();
     let key = DataFile::key_of(&path).unwrap();
     DataFile::prepare(&server.url(), &key).await.unwrap();
-    let id_of = async |server: &Postgres| -> uuid::Uuid {
-        let client = server.client().await;
-        client.query_one("SELECT id FROM leasehold.ledger", &[]).await.unwrap().get(0)
-    };
-    let mark = |path: &Path, ledger: uuid::Uuid| {
-        let file = rusqlite::Connection::open(path).unwrap();
-        let sql = "INSERT OR REPLACE INTO meta (name, value) VALUES ('moved', ?1)";
-        file.execute(sql, [ledger.as_bytes().as_slice()]).unwrap();
-    };
-    let ledger = id_of(&server).await;
-    mark(&path, ledger);
+    mark_moving(&path, &server).await;
     let refused = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
     assert!(matches!(refused, OpenError::Moving { .. }), "{refused}");
     // It may be there already: another ledger does not take it, too.
@@ -239,7 +238,7 @@ async fn a_move_that_was_killed_is_finished_by_the_next_one() {
     assert!(matches!(refused, MoveError::OtherLedger), "{refused}");
     let moved = DataFile::open(&path).unwrap().move_into(&server.url()).await.unwrap();
     assert_eq!(moved.expect("it was not committed").events, 3);
-    mark(&path, ledger);
+    mark_moving(&path, &server).await;
     let again = DataFile::open(&path).unwrap().move_into(&server.url()).await.unwrap();
     assert_eq!(again, None, "it was committed");
     let refused = DataFile::open(&path).unwrap_err();
@@ -256,14 +255,9 @@ async fn a_file_that_did_not_get_into_a_ledger_can_be_served_again() {
     let proxy = FaultProxy::start(server.address()).await;
     let url = format!("postgres://postgres@{}/postgres", proxy.address());
     let engine = ClusterEngine::open(ClusterOptions::new(server.url(), SecretKey::random())).await.unwrap();
-    let client = server.client().await;
-    let ledger: uuid::Uuid = client.query_one("SELECT id FROM leasehold.ledger", &[]).await.unwrap().get(0);
     create_event(&engine, 2, 10).await;
     engine.close().await;
-    let file = rusqlite::Connection::open(&path).unwrap();
-    let sql = "INSERT INTO meta (name, value) VALUES ('moved', ?1)";
-    file.execute(sql, [ledger.as_bytes().as_slice()]).unwrap();
-    drop(file);
+    mark_moving(&path, &server).await;
     proxy.refuse().await;
     let unasked = DataFile::open(&path).unwrap().move_into(&url).await.unwrap_err();
     assert!(matches!(unasked, MoveError::Ledger(_)), "{unasked}");
