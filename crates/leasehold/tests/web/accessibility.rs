@@ -87,11 +87,17 @@ const SEEN_TO_MOVE: f64 = 0.000_5;
 
 /// Things do not move by themselves after the page was opened.
 async fn assert_nothing_jumped(person: &mut Person, when: &str) {
-    let shifts = "return new Promise((done) => new PerformanceObserver((list) =>
-            done(list.getEntries().reduce((sum, one) => sum + one.value, 0))).observe({ type: 'layout-shift', buffered: true })
-          || setTimeout(() => done(0), 500));";
-    let shifted = person.run(shifts).await.as_f64().unwrap();
-    assert!(shifted < SEEN_TO_MOVE, "{when}: {shifted}");
+    // With what moved, so that a failure names it.
+    let shifts = "const place = ({ x, y, width, height }) => [x, y, width, height].join(' ');
+        const moved = ({ node, previousRect, currentRect }) =>
+            `${node?.id || node?.className || node?.nodeName}: ${place(previousRect)} -> ${place(currentRect)}`;
+        return new Promise((done) => new PerformanceObserver((list) => done({
+            score: list.getEntries().reduce((sum, one) => sum + one.value, 0),
+            moved: list.getEntries().flatMap((one) => one.sources.map(moved)),
+        })).observe({ type: 'layout-shift', buffered: true }) || setTimeout(() => done({ score: 0, moved: [] }), 500));";
+    let shifts = person.run(shifts).await;
+    let shifted = shifts["score"].as_f64().unwrap();
+    assert!(shifted < SEEN_TO_MOVE, "{when}: {shifts}");
 }
 
 #[tokio::test]
