@@ -93,6 +93,9 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     /// The servers that share the store, this one among them; none when it is this server's own.
     async fn replicas(&self) -> Result<Vec<Replica>, EngineError>;
 
+    /// Whether this is the hold's secret. Takes the same time whether it is or not, and whether there is such a hold.
+    fn proves(&self, hold: HoldId, secret: Option<HoldSecret>) -> bool;
+
     /// The secret of a hold, to be given to whoever created it.
     fn secret_of(&self, hold: HoldId) -> HoldSecret;
 

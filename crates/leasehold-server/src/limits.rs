@@ -1,4 +1,4 @@
-//! Rate limits, by address and by event.
+//! Rate limits: by address, by event, and for guesses at the secret of a hold.
 
 mod buckets;
 mod exchange;
@@ -6,17 +6,23 @@ mod exchange;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use leasehold_core::EventNo;
+use leasehold_core::{EventNo, HoldId};
 
 use self::buckets::Buckets;
 pub(crate) use self::exchange::Exchange;
 use crate::config::{Rate, ServerConfig};
+
+/// Wrong secrets for one hold. Whoever has the right one is not limited by it, however many others guess.
+const GUESS_RATE: Rate = Rate { per_second: 1, burst: 100 };
+/// Holds share so many counters of wrong secrets: ids that nobody has cost no memory.
+const GUESS_COUNTERS: u128 = 4_096;
 
 /// The server's limits.
 #[derive(Debug)]
 pub(crate) struct Limits {
     by_address: Option<Limit>,
     by_event: Option<Limit>,
+    by_guess: Limit,
 }
 
 #[derive(Debug)]
@@ -32,12 +38,14 @@ struct Limit {
 enum Subject {
     Address(IpAddr),
     Event(EventNo),
+    /// Wrong secrets for holds with one of these last digits, whether there are such holds or not.
+    Guess(u16),
 }
 
 /// A limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exceeded {
-    /// Which limit: `address` or `event`.
+    /// Which limit: `address`, `event` or `secret`.
     pub(crate) name: &'static str,
     pub(crate) rate: Rate,
     /// When to come back.
@@ -50,6 +58,7 @@ impl Limits {
         Self {
             by_address: config.address_rate.map(|rate| limit("address", rate)),
             by_event: config.event_rate.map(|rate| limit("event", rate)),
+            by_guess: limit("secret", GUESS_RATE),
         }
     }
 
@@ -61,13 +70,19 @@ impl Limits {
         self.by_event.as_ref().map_or(Ok(()), |limit| limit.check(Subject::Event(event)))
     }
 
+    /// Counts a wrong secret for this hold.
+    pub(crate) fn check_guess(&self, hold: HoldId) -> Result<(), Exceeded> {
+        let counter = u16::try_from(hold.as_raw() % GUESS_COUNTERS).expect("there are fewer counters");
+        self.by_guess.check(Subject::Guess(counter))
+    }
+
     /// Forgets addresses and events that have not been seen for a while.
     pub(crate) fn tidy(&self) {
         self.all().for_each(|limit| limit.buckets.tidy(limit.now()));
     }
 
     fn all(&self) -> impl Iterator<Item = &Limit> {
-        self.by_address.iter().chain(&self.by_event)
+        self.by_address.iter().chain(&self.by_event).chain([&self.by_guess])
     }
 }
 

@@ -544,6 +544,10 @@ impl Engine for ClusterEngine {
         self.shared.read(look).await
     }
 
+    fn proves(&self, hold: HoldId, secret: Option<HoldSecret>) -> bool {
+        self.shared.key.proves(hold, secret)
+    }
+
     fn secret_of(&self, hold: HoldId) -> HoldSecret {
         self.shared.key.secret_of(hold)
     }

@@ -485,6 +485,10 @@ impl Engine for EmbeddedEngine {
         Ok(Vec::new())
     }
 
+    fn proves(&self, hold: HoldId, secret: Option<HoldSecret>) -> bool {
+        self.shared.key.proves(hold, secret)
+    }
+
     fn secret_of(&self, hold: HoldId) -> HoldSecret {
         self.shared.key.secret_of(hold)
     }

@@ -8,7 +8,7 @@ use leasehold_api::{BookingView, CancelBooking, ConfirmHold, Problem};
 use leasehold_core::{BookingId, Command};
 
 use super::holds::{remembered, venue_of};
-use super::{Write, answer, hold_id};
+use super::{Write, answer, proven_hold};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse_optional};
 use crate::problem::ApiError;
@@ -26,7 +26,7 @@ pub(crate) async fn confirm(
 ) -> Result<Response, ApiError> {
     let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: ConfirmHold = parse_optional(&write.body)?;
-    let hold = hold_id(&hold)?;
+    let hold = proven_hold(&app, &hold, write.secret)?;
     let mut venue = None;
     if body.items.is_some() {
         if let Some(done) = remembered(&app, hold, &write).await? {

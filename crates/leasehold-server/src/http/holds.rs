@@ -8,7 +8,7 @@ use leasehold_api::{CreateHold, HoldList, HoldView, PatchHold, Problem, RevokeHo
 use leasehold_core::{Command, Refusal};
 use leasehold_engine::{EngineError, Outcome, Venue};
 
-use super::{Write, answer, hold_id, json, page_asked_for, private, secret, venue};
+use super::{Write, answer, hold_id, json, page_asked_for, private, proven_hold, secret, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse, parse_optional};
 use crate::problem::ApiError;
@@ -65,7 +65,8 @@ pub(crate) async fn read(
     Path(hold): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let done = app.engine.hold(hold_id(&hold)?, secret(&headers)).await?;
+    let secret = secret(&headers);
+    let done = app.engine.hold(proven_hold(&app, &hold, secret)?, secret).await?;
     let Outcome::Hold(hold) = &done.outcome else { return Ok(answer(&app, &done, StatusCode::OK)) };
     let mut view = wire::hold_view(&done.venue, hold, done.at);
     if let Some(booking) = hold.booking {
@@ -90,7 +91,7 @@ pub(crate) async fn amend(
 ) -> Result<Response, ApiError> {
     let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: PatchHold = parse(&write.body)?;
-    let hold = hold_id(&hold)?;
+    let hold = proven_hold(&app, &hold, write.secret)?;
     if let Some(done) = remembered(&app, hold, &write).await? {
         return Ok(answer(&app, &done, StatusCode::OK));
     }
@@ -113,7 +114,8 @@ pub(crate) async fn release(
     if !write.body.is_empty() {
         return Err(ApiError::bad_request("a release has no body"));
     }
-    let done = write.execute(&app, Command::ReleaseHold(hold_id(&hold)?), None).await?;
+    let hold = proven_hold(&app, &hold, write.secret)?;
+    let done = write.execute(&app, Command::ReleaseHold(hold), None).await?;
     Ok(answer(&app, &done, StatusCode::OK))
 }
 

@@ -87,6 +87,17 @@ pub(crate) fn hold_id(text: &str) -> Result<HoldId, ApiError> {
     HoldId::parse(text).ok_or_else(ApiError::not_found)
 }
 
+/// The hold in the path, for whoever has its secret. To others it does not exist, and whoever goes on guessing is told to
+/// wait, whether it exists or not. Nobody can keep its owner out with wrong secrets.
+pub(crate) fn proven_hold(app: &App, text: &str, secret: Option<HoldSecret>) -> Result<HoldId, ApiError> {
+    let hold = hold_id(text)?;
+    if !app.engine.proves(hold, secret) {
+        app.limits.check_guess(hold)?;
+        return Err(ApiError::not_found());
+    }
+    Ok(hold)
+}
+
 /// Whether an `Accept-Encoding` takes gzip.
 pub(crate) fn accepts_gzip(accepted: &str) -> bool {
     accepted.split(',').any(|one| {

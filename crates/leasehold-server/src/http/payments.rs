@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use leasehold_api::{BeginPayment, HoldView, PaymentFailed, Problem, RefundList};
 
-use super::{Write, answer, hold_id, json, page_asked_for, private, venue};
+use super::{Write, answer, json, page_asked_for, private, proven_hold, venue};
 use crate::app::App;
 use crate::body::{BODY_BYTES_MAX, parse};
 use crate::problem::ApiError;
@@ -25,7 +25,8 @@ pub(crate) async fn begin(
 ) -> Result<Response, ApiError> {
     let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: BeginPayment = parse(&write.body)?;
-    let done = write.execute(&app, wire::begin_payment(hold_id(&hold)?, &body)?, None).await?;
+    let hold = proven_hold(&app, &hold, write.secret)?;
+    let done = write.execute(&app, wire::begin_payment(hold, &body)?, None).await?;
     Ok(answer(&app, &done, StatusCode::OK))
 }
 
@@ -40,7 +41,8 @@ pub(crate) async fn failed(
 ) -> Result<Response, ApiError> {
     let write = Write::read(&app, request, BODY_BYTES_MAX).await?;
     let body: PaymentFailed = parse(&write.body)?;
-    let done = write.execute(&app, wire::payment_failed(hold_id(&hold)?, &body)?, None).await?;
+    let hold = proven_hold(&app, &hold, write.secret)?;
+    let done = write.execute(&app, wire::payment_failed(hold, &body)?, None).await?;
     Ok(answer(&app, &done, StatusCode::OK))
 }
 

@@ -103,6 +103,7 @@ impl Exchange {
         let code = match subject {
             Subject::Address(address) => self.key.code_of(&[b"address", address.to_string().as_bytes()]),
             Subject::Event(event) => self.key.code_of(&[b"event", &event.0.to_be_bytes()]),
+            Subject::Guess(counter) => self.key.code_of(&[b"guess", &counter.to_be_bytes()]),
         };
         let slot = code[31] % SLOTS;
         let digits: String = code[..16].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,8 +1,14 @@
 //! Somebody else's hold looks exactly like one that does not exist: kinds 19 and 20.
 
+use std::time::Duration;
+
 use leasehold_api::Code;
+use leasehold_testkit::{exchange, request_bytes};
 
 use crate::venue::{Bad, Venue};
+
+/// An answer takes no longer, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Every operation that needs the secret, on this hold.
 fn owned(venue: &Venue, hold: &str) -> Vec<Bad> {
@@ -19,14 +25,19 @@ fn owned(venue: &Venue, hold: &str) -> Vec<Bad> {
     ]
 }
 
+/// An id of the same form that nobody has: the last letter is another one.
+fn another_id(hold: &str) -> String {
+    let mut other = hold.to_owned();
+    let last = other.pop().expect("an id is not empty");
+    other.push(if last == '0' { '1' } else { '0' });
+    other
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_secret_a_hold_does_not_exist() {
     let mut venue = Venue::open().await;
     let other = venue.desk.granted("gala", "A-5", 600_000).await;
-    let mut nobody = venue.hold.id.clone();
-    // Another id of the same form: the last letter is another one.
-    let last = nobody.pop().expect("an id is not empty");
-    nobody.push(if last == '0' { '1' } else { '0' });
+    let nobody = another_id(&venue.hold.id);
     let real = venue.hold.secret.clone();
     let mut tampered = real.clone();
     let last = tampered.pop().expect("a secret is not empty");
@@ -61,6 +72,36 @@ async fn without_its_secret_a_hold_does_not_exist() {
         let bad = bad.header("hold-secret", "wrong").header("hold-secret", &real);
         venue.assert_refused(&bad, &[Code::NotFound, Code::BadRequest]);
     }
+}
+
+/// Kind 20: whoever goes on guessing is told to wait, whether there is such a hold or not. Its owner is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_at_a_secret_are_limited_and_do_not_keep_the_owner_out() {
+    let venue = Venue::open().await;
+    let absent = another_id(&venue.hold.id);
+    for hold in [&venue.hold.id, &absent] {
+        let guesses: Vec<Bad> =
+            owned(&venue, hold).into_iter().map(|bad| bad.header("hold-secret", "wrong")).collect();
+        let limited = guesses.iter().cycle().take(2_000).find_map(|guess| {
+            let answer = venue.assert_refused(guess, &[Code::NotFound, Code::QuotaExceeded]);
+            (answer.status == 429).then_some(answer)
+        });
+        let limited = limited.expect("so many guesses are too many");
+        for (header, begins) in
+            [("retry-after", ""), ("ratelimit", "\"secret\";r=0"), ("ratelimit-policy", "\"secret\";")]
+        {
+            let value = limited.header(header).unwrap_or_else(|| panic!("no {header}"));
+            assert!(value.starts_with(begins), "{header}: {value}");
+        }
+        for guess in guesses {
+            venue.assert_refused(&guess, &[Code::NotFound, Code::QuotaExceeded]);
+        }
+    }
+    let Bad { method, path, headers, body, .. } =
+        venue.bad("GET", &format!("/v1/holds/{}", venue.hold.id), "", "the owner's own request");
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let answer = exchange(venue.stage.address(), &request_bytes(method, &path, &headers, &body), PATIENCE);
+    assert_eq!(answer.status, 200, "the owner was kept out by guesses of others");
 }
 
 #[tokio::test(flavor = "multi_thread")]
