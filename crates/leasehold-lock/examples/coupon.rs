@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use leasehold_lock::{Acquired, BoxError, Locker, Memory};
 use rusqlite::Connection;
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 const CUSTOMERS: usize = 100;
@@ -91,9 +92,14 @@ impl Shop {
     where
         F: Future<Output = Result<bool, BoxError>> + Send + 'static,
     {
+        let all_are_here = Arc::new(Barrier::new(CUSTOMERS));
         let mut customers = JoinSet::new();
         for _ in 0..CUSTOMERS {
-            customers.spawn(redeem(self.clone()));
+            let (all_are_here, redeem) = (Arc::clone(&all_are_here), redeem(self.clone()));
+            customers.spawn(async move {
+                all_are_here.wait().await;
+                redeem.await
+            });
         }
         let mut redeemed = 0;
         while let Some(customer) = customers.join_next().await {

@@ -13,9 +13,9 @@ use leasehold_lock::{Acquired, BoxError, Locker, Sqlite};
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 
-const MACHINES: u32 = 5;
+const MACHINES: u32 = 4;
 /// By how much each machine's clock is later than the one before.
-const APART: Duration = Duration::from_millis(60);
+const APART: Duration = Duration::from_millis(400);
 /// How long the job takes.
 const WORK: Duration = Duration::from_millis(20);
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use leasehold_lock::{Acquired, BoxError, Fence, Locker, Sqlite};
 use rusqlite::{Connection, OptionalExtension};
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 const CALLS: usize = 20;
@@ -69,10 +70,14 @@ async fn main() -> Result<(), BoxError> {
 
     // What if the lock is left out? Everybody charges. The unique key still allows one payment only.
     let charges_before = handler.charges.load(Ordering::SeqCst);
+    let all_are_here = Arc::new(Barrier::new(CALLS));
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
-        let handler = handler.clone();
-        calls.spawn(async move { handler.pay_without_a_lock("order-3").await });
+        let (handler, all_are_here) = (handler.clone(), Arc::clone(&all_are_here));
+        calls.spawn(async move {
+            all_are_here.wait().await;
+            handler.pay_without_a_lock("order-3").await
+        });
     }
     let mut paid = 0;
     while let Some(call) = calls.join_next().await {
@@ -118,7 +123,7 @@ impl Handler {
     /// The worst moment for a pause: the money is taken and the payment is not written down yet.
     async fn pay_after_a_long_pause(&self, order: &str) -> Result<Answer, BoxError> {
         let name = format!("payment:{order}");
-        let lease = self.locker.acquire(&name).ttl(Duration::from_millis(100)).no_renewal().await?;
+        let lease = self.locker.acquire(&name).ttl(Duration::from_secs(1)).no_renewal().await?;
         let guard = lease.granted().ok_or("nobody else wants it yet")?;
         let fence = guard.fence().ok_or("a lock without a fence is not enough here")?;
         assert!(self.advance(order, fence)?);
