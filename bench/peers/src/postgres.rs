@@ -145,12 +145,22 @@ impl Postgres {
         Ok(self.client().await?.batch_execute(sql).await?)
     }
 
-    /// Statements since then that ask about holds: neither those that follow the log nor those that sweep.
-    pub(crate) async fn statements_of_callers(&self) -> anyhow::Result<i64> {
-        let sql = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE toplevel
-                   AND (query LIKE '%hold_v2%' OR query LIKE '%load_v1%' OR query LIKE '%live_until%seat_no = ANY%'
-                        OR query LIKE '%FROM leasehold.answers%')";
-        Ok(self.client().await?.query_one(sql, &[]).await?.get(0))
+    /// The kinds of statements since then. While nobody asks for anything, they are those that follow the log and sweep.
+    pub(crate) async fn kinds_of_statements(&self) -> anyhow::Result<Vec<i64>> {
+        let sql = "SELECT queryid FROM pg_stat_statements WHERE toplevel AND queryid <> ALL ($1::bigint[])";
+        let rows = self.client().await?.query(sql, &[&[0_i64].as_slice()]).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    /// Statements since then of any other kind.
+    pub(crate) async fn statements_but(&self, kinds: &[i64]) -> anyhow::Result<i64> {
+        let sql =
+            "SELECT query, calls FROM pg_stat_statements WHERE toplevel AND queryid <> ALL ($1::bigint[])";
+        let rows = self.client().await?.query(sql, &[&kinds]).await?;
+        for row in &rows {
+            println!("{} of {:.100}", row.get::<_, i64>(1), row.get::<_, &str>(0).replace('\n', " "));
+        }
+        Ok(rows.iter().map(|row| row.get::<_, i64>(1)).sum())
     }
 
     async fn client(&self) -> anyhow::Result<tokio_postgres::Client> {
