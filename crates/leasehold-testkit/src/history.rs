@@ -131,6 +131,14 @@ impl History {
         self.lock().in_flight
     }
 
+    /// How many requests nobody waits for any more although no answer came.
+    pub fn given_up(&self) -> usize {
+        let inner = self.lock();
+        let without =
+            inner.operations.iter().filter(|operation| matches!(operation.outcome, Outcome::NoAnswer));
+        without.count().saturating_sub(inner.in_flight)
+    }
+
     /// Time since the start.
     pub fn now(&self) -> Duration {
         self.started.elapsed()

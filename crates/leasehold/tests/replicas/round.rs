@@ -87,25 +87,18 @@ impl Round {
 
     /// Waits until one that was begun since `moment` has been done.
     pub(crate) async fn something_is_done_since(&self, moment: usize, otherwise: &str) {
-        const TIME_MAX: Duration = Duration::from_secs(15);
-        let begun = Instant::now();
-        while self.done_since(moment) == 0 {
-            assert!(begun.elapsed() < TIME_MAX, "{otherwise}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until(otherwise, || self.done_since(moment) > 0).await;
+    }
+
+    /// Waits until more requests than these were given up on without an answer, whenever they were begun.
+    pub(crate) async fn more_are_given_up_than(&self, given_up: usize, otherwise: &str) {
+        until(otherwise, || self.history.given_up() > given_up).await;
     }
 
     /// How many requests that were begun since `moment` were told to come back.
     pub(crate) fn turned_away_since(&self, moment: usize) -> usize {
         self.history
             .count_since(moment, |operation| operation.answer().is_some_and(|answer| answer.status == 503))
-    }
-
-    /// How many requests that were begun since `moment` were given up on without an answer.
-    pub(crate) fn unanswered_since(&self, moment: usize) -> usize {
-        let open =
-            self.history.count_since(moment, |operation| matches!(operation.outcome, Outcome::NoAnswer));
-        open.saturating_sub(self.history.in_flight())
     }
 
     /// How many requests that were begun since `moment` were told that nobody knows what became of them.
@@ -176,6 +169,15 @@ impl Round {
             "{}: server {number} does not serve {SERVICE_BACK_MAX:?} after the fault: {said:?}",
             self.event
         );
+    }
+}
+
+async fn until(otherwise: &str, is_so: impl Fn() -> bool) {
+    const TIME_MAX: Duration = Duration::from_secs(15);
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < TIME_MAX, "{otherwise}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
