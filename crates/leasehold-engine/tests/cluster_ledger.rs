@@ -245,6 +245,33 @@ async fn callers_of_an_event_that_stays_locked_are_told_to_come_back_and_others_
     bench.finish().await;
 }
 
+/// The ledger says that it gave up: nothing is in doubt then, and a request without a key can be sent again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_ledger_cancelled_did_not_happen() {
+    let bench = Bench::start().await;
+    let venue = create_event(&*bench.engine, 2, 10).await;
+    let hold = held(bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap()).id;
+    let locked = bench.lock(&venue).await;
+    // A sale that the database decides, and a release that the rules do.
+    for request in [confirm(&*bench.engine, hold, None), release(&*bench.engine, hold)] {
+        // The last one is remembered for a second as locked.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let asked = bench.ask(request);
+        bench.worker_waits().await;
+        let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+                      WHERE application_name = 'leasehold' AND wait_event_type = 'Lock'";
+        assert_eq!(bench.number(cancel).await, 1);
+        let answer = asked.await.unwrap();
+        assert!(matches!(answer, Err(EngineError::Overloaded)), "{answer:?}");
+    }
+    locked.0.batch_execute("COMMIT").await.unwrap();
+    until("it is sold after all", async || {
+        bench.ask(confirm(&*bench.engine, hold, None)).await.unwrap().is_ok()
+    })
+    .await;
+    bench.finish().await;
+}
+
 /// However many ask for it, by its name or by the ids of their holds: the other events' callers do not wait behind them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_stays_locked_does_not_keep_all_workers_from_the_others() {

@@ -220,7 +220,9 @@ pub(crate) fn before_commit(error: &CallError) -> Failure {
         },
     };
     match *code {
-        SqlState::LOCK_NOT_AVAILABLE => Failure::Locked,
+        // A statement runs out of time when it waits twice: first behind others that wait for the lock, then for the lock
+        // itself. What is cancelled did not happen, also at a commit.
+        SqlState::LOCK_NOT_AVAILABLE | SqlState::QUERY_CANCELED => Failure::Locked,
         SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::UNIQUE_VIOLATION => Failure::Again,
