@@ -116,7 +116,7 @@ impl Node {
     pub(super) fn new(server: ConnectionInfo, members: usize, ears: Ears) -> Self {
         Self {
             address: server.addr().to_string(),
-            link: Arc::new(Link::new(Servers::One(Box::new(server)), ears)),
+            link: Arc::new(Link::new(Servers::One(Box::new(server)), ears).with_sentry()),
             members: members.to_string(),
             vote: Lua::new(include_str!("scripts/vote.lua")),
             raise: Lua::new(include_str!("scripts/raise.lua")),

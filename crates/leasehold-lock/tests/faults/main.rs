@@ -20,6 +20,7 @@ mod redlock_slow;
 mod clocks;
 mod load;
 mod paused_holder;
+mod sentry;
 
 mod pitfalls;
 mod pitfalls_guard;
