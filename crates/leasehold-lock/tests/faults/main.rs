@@ -23,6 +23,7 @@ mod paused_holder;
 mod sentry;
 
 mod pitfalls;
+mod pitfalls_child;
 mod pitfalls_guard;
 mod pitfalls_late;
 mod pitfalls_several;
