@@ -13,6 +13,7 @@ mod told;
 mod wiped;
 
 mod redlock_down;
+mod redlock_healing;
 mod redlock_memory;
 mod redlock_set;
 mod redlock_slow;
