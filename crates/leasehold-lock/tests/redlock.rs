@@ -1,10 +1,10 @@
-//! The promises of a lock store, kept over five independent Redis servers.
+//! The promises of a lock store, kept over five independent Redis servers, and over a set of one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold_lock::{Locker, Redlock};
-use leasehold_testkit::lock_suite::{Store, cancel, keep_all};
+use leasehold_testkit::lock_suite::{Store, cancel};
 use leasehold_testkit::servers::{Persistence, RedisServer};
 
 /// Servers that nobody stops, so that a disk which is slow for a moment takes no part.
@@ -23,11 +23,15 @@ leasehold_testkit::lock_suite!(async {
     (servers, store)
 });
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_server_is_a_set_too_and_has_fences() {
-    let servers = independent(1);
-    let store: Store = Arc::new(over(&servers));
-    keep_all(&store).await;
+/// One server is a set too, and has fences.
+mod of_one_server {
+    use super::*;
+
+    leasehold_testkit::lock_suite!(async {
+        let servers = independent(1);
+        let store = over(&servers);
+        (servers, store)
+    });
 }
 
 /// A majority that is free is not enough: nothing is left on any of the servers, long before the leases would end.

@@ -131,11 +131,6 @@ fn all() -> Vec<(&'static str, Case)> {
     for_each_lock_case!(lock_cases {})
 }
 
-/// Runs all promises on one store, for a combination of stores that have tests of their own.
-pub async fn keep_all(store: &Store) {
-    keep(store, all()).await;
-}
-
 /// Runs promises that together use every kind of exchange with a store, for another way to reach one: with encryption, or
 /// with a password.
 pub async fn keep_one_of_each_kind(store: &Store) {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
+use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo};
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
@@ -27,6 +27,7 @@ use redis::{
 
 use super::BadRedisUrl;
 use super::failure::failure;
+use super::sentry::Sentry;
 use super::silence::Silence;
 use super::transport::Transport;
 use crate::bells::Bells;
@@ -84,6 +85,8 @@ pub struct Link {
     subscribing: tokio::sync::RwLock<()>,
     /// Of a cluster only.
     listening: tokio::sync::Mutex<Option<Connection>>,
+    /// Of a store of locks only.
+    sentry: Option<Arc<Sentry>>,
 }
 
 /// Who connects: one at a time.
@@ -140,7 +143,13 @@ impl Link {
             channels: Arc::default(),
             subscribing: tokio::sync::RwLock::default(),
             listening: tokio::sync::Mutex::default(),
+            sentry: None,
         }
+    }
+
+    /// The same, where locks are kept: has the log warn of servers that may lose them.
+    pub(crate) fn with_sentry(self) -> Self {
+        Self { sentry: Some(Arc::new(Sentry::new())), ..self }
     }
 
     /// Whether its servers share the keys by their slots.
@@ -318,6 +327,7 @@ impl Link {
     async fn connected(&self) -> Result<(u64, Connection), StoreError> {
         self.asks();
         if let Some(connected) = &*self.current() {
+            self.glance(&connected.1);
             return Ok(connected.clone());
         }
         let asked = Instant::now();
@@ -336,6 +346,7 @@ impl Link {
             Ok(connection) => {
                 let connected = (connecting.generation, connection);
                 *self.current() = Some(connected.clone());
+                self.glance(&connected.1);
                 Ok(connected)
             }
             Err(error) => {
@@ -377,12 +388,15 @@ impl Link {
                 let client = Client::open((**server).clone())?;
                 let config = self.config();
                 let one = client.get_multiplexed_async_connection_with_config(&config).await?;
+                self.connected_to(Some(&client));
                 Ok(Connection::One(one))
             }
             Servers::Sentinel { sentinels, master } => {
-                let mut client = sentinel_client(sentinels, master)?;
+                let client = sentinel_client(sentinels, master)?.async_get_client().await?;
                 let config = self.config();
-                Ok(Connection::One(client.get_async_connection_with_config(&config).await?))
+                let one = client.get_multiplexed_async_connection_with_config(&config).await?;
+                self.connected_to(Some(&client));
+                Ok(Connection::One(one))
             }
             Servers::Cluster { nodes, transport } => {
                 let losses = self.losses.clone();
@@ -392,8 +406,22 @@ impl Link {
                     }
                     Ok::<(), redis::aio::SendError>(())
                 });
-                Ok(Connection::Cluster(client.build()?.get_async_connection().await?))
+                let cluster = client.build()?.get_async_connection().await?;
+                self.connected_to(None);
+                Ok(Connection::Cluster(cluster))
             }
+        }
+    }
+
+    fn connected_to(&self, client: Option<&Client>) {
+        if let Some(sentry) = &self.sentry {
+            sentry.connected_to(client.map(|client| client.get_connection_info().addr().to_string()));
+        }
+    }
+
+    fn glance(&self, connection: &Connection) {
+        if let Some(sentry) = &self.sentry {
+            sentry.glance(connection);
         }
     }
 
@@ -516,6 +544,25 @@ impl Connection {
             Self::One(one) => one.req_packed_command(command).await,
             Self::Cluster(cluster) => cluster.req_packed_command(command).await,
         }
+    }
+
+    /// Asks every master of a cluster, or the one server there is, which has this address. Answers by address.
+    pub(super) async fn send_to_each(
+        &mut self,
+        address: &str,
+        command: Cmd,
+    ) -> RedisResult<Vec<(String, Value)>> {
+        let answer = match self {
+            Self::One(one) => {
+                let answer = one.req_packed_command(&command).await?.extract_error()?;
+                return Ok(vec![(address.to_owned(), answer)]);
+            }
+            Self::Cluster(cluster) => {
+                let masters = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+                cluster.route_command(command, masters).await?.extract_error()?
+            }
+        };
+        Ok(Vec::<(String, Value)>::from_redis_value(answer)?)
     }
 
     async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {

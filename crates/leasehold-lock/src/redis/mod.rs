@@ -14,6 +14,7 @@ mod failure;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod link;
+mod sentry;
 mod silence;
 pub(crate) mod transport;
 pub(crate) mod url;
@@ -107,7 +108,7 @@ impl Redis {
 
     fn on(servers: Servers, prefix: &str) -> Self {
         let bells = Bells::default();
-        let link = Arc::new(Link::new(servers, Ears::Bells(bells.clone())));
+        let link = Arc::new(Link::new(servers, Ears::Bells(bells.clone())).with_sentry());
         Self {
             batches: (!link.is_cluster()).then(|| Batches::new(link.clone())),
             link,

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 mod admission;
 mod debts;
+mod healing;
 mod inspect;
 mod node;
 mod tally;
@@ -25,6 +26,7 @@ mod under_way;
 
 use admission::Roll;
 use debts::Debts;
+use healing::{Renewing, Round};
 pub(crate) use node::STATE;
 use node::{Counted, GivenBack, Node, Said};
 pub(crate) use tally::Tally;
@@ -68,6 +70,7 @@ struct Inner {
     /// Told whenever a server was looked at.
     looked: Notify,
     debts: Debts,
+    renewing: Renewing,
 }
 
 /// Why a URL names no set of servers.
@@ -122,6 +125,7 @@ impl Redlock {
                 roll: Mutex::default(),
                 looked: Notify::new(),
                 debts: Debts::default(),
+                renewing: Renewing::default(),
             }),
         })
     }
@@ -413,36 +417,39 @@ impl Backend for Redlock {
         inner.look_again();
         let shortest = leases.iter().map(|held| held.ttl).min();
         let time_max = shortest.map_or(Duration::ZERO, node_time_max);
-        let mut answers: FuturesUnordered<_> = inner
-            .nodes
-            .iter()
-            .map(|node| tokio::time::timeout(time_max, inner.renew_on(node, leases)))
-            .collect();
-        let mut counts = vec![Count::default(); leases.len()];
-        while let Some(answer) = answers.next().await {
-            let Ok(Ok(extended)) = answer else { continue };
-            let mut at = 0;
-            for (held, count) in leases.iter().zip(&mut counts) {
-                let names = at..at + held.names.as_slice().len();
-                at = names.end;
-                let all = extended.get(names).is_some_and(|names| names.iter().all(|name| *name == 1));
-                *(if all { &mut count.for_it } else { &mut count.against }) += 1;
+        let mut round = Round::begin(inner, leases);
+        let shared: Arc<[Held]> = leases.into();
+        let on_node = |node: usize| {
+            let (inner, leases) = (inner.clone(), shared.clone());
+            async move {
+                let answer =
+                    tokio::time::timeout(time_max, inner.renew_on(&inner.nodes[node], &leases)).await;
+                (node, answer.ok().and_then(Result::ok))
             }
-            if counts.iter().all(|count| inner.decided(*count).is_some()) {
+        };
+        let mut answers: FuturesUnordered<_> = (0..inner.nodes.len()).map(on_node).collect();
+        while let Some((node, answer)) = answers.next().await {
+            let Some(extended) = answer else { continue };
+            round.note(node, &extended);
+            if round.counts().iter().all(|count| inner.decided(*count).is_some()) {
                 break;
             }
         }
-        let renewed = |count: Count| match inner.decided(count) {
+        let renewed = |count: &Count| match inner.decided(*count) {
             Some(true) => Ok(Renewed::Extended),
             Some(false) => Ok(Renewed::Gone),
             None => Err(StoreError::Unknown("too few servers answered".into())),
         };
-        counts.into_iter().map(renewed).collect()
+        let renewed = round.counts().iter().map(renewed).collect();
+        round.heal(answers, time_max);
+        renewed
     }
 
     async fn release(&self, held: &Held) -> Result<Released, StoreError> {
         let inner = &self.inner;
         let time_max = node_time_max(held.ttl);
+        // First of all: after this nothing is set again that the release would not find, see `healing.rs`.
+        inner.renewing.released(&held.owner);
         inner.debts.owe(inner.nodes.len(), held, inner.clock.now());
         inner.collect_debts();
         let on_node = |node: usize| {

@@ -116,7 +116,7 @@ impl Node {
     pub(super) fn new(server: ConnectionInfo, members: usize, ears: Ears) -> Self {
         Self {
             address: server.addr().to_string(),
-            link: Arc::new(Link::new(Servers::One(Box::new(server)), ears)),
+            link: Arc::new(Link::new(Servers::One(Box::new(server)), ears).with_sentry()),
             members: members.to_string(),
             vote: Lua::new(include_str!("scripts/vote.lua")),
             raise: Lua::new(include_str!("scripts/raise.lua")),
@@ -146,6 +146,30 @@ impl Node {
         let said = self.ask(&mut server, &self.vote, &keys, args).await?;
         self.under_way.arrived(owner, request);
         Ok(said)
+    }
+
+    /// The same for a lease that most servers have, if it is still wanted right before it is sent. A release that begins
+    /// after that calls it off, over whatever connection: this one may send the two in any order.
+    pub(super) async fn vote_again(
+        &self,
+        owner: &Owner,
+        locks: &[String],
+        args: &[&str],
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<(), StoreError> {
+        if !self.may_vote() {
+            return Ok(());
+        }
+        let mut server = self.link.pinned().await?;
+        let Some(request) = self.under_way.ask_aside(owner) else { return Ok(()) };
+        if is_wanted() {
+            let called_off = called_off(request);
+            let keys: Vec<&str> =
+                [STATE, &called_off].into_iter().chain(locks.iter().map(String::as_str)).collect();
+            self.ask(&mut server, &self.vote, &keys, args).await?;
+        }
+        self.under_way.arrived(owner, request);
+        Ok(())
     }
 
     /// Second phase: agrees to fences, if they are higher than all before.

@@ -16,6 +16,10 @@ use crate::owner::Owner;
 pub(super) const LATE_MAX: Duration = Duration::from_secs(120);
 /// Beyond so many owners, only those are kept whose requests may still arrive, and then no more are noted.
 const OWNERS_MAX: usize = 10_000;
+/// Requests of one owner that are asked aside, as long as they have no answer.
+const ASIDE_MAX: usize = 8;
+/// No connection has this number.
+const ANY_CONNECTION: u64 = u64::MAX;
 /// The others are looked for among all of them no more often than this.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -52,6 +56,25 @@ impl UnderWay {
             owners.asked.entry(owner.clone()).or_default().push(Asked { id, connection, at });
         }
         id
+    }
+
+    /// Notes a request that may be sent at the very moment of a release, which calls it off in any case. `None` when it could
+    /// not be noted: it must not be sent.
+    pub(super) fn ask_aside(&self, owner: &Owner) -> Option<Uuid> {
+        let now = Instant::now();
+        let mut owners = self.owners();
+        owners.make_room(now);
+        if owners.asked.len() >= OWNERS_MAX && !owners.asked.contains_key(owner) {
+            return None;
+        }
+        let requests = owners.asked.entry(owner.clone()).or_default();
+        requests.retain(|asked| now.duration_since(asked.at) < LATE_MAX);
+        let has_room = requests.iter().filter(|asked| asked.connection == ANY_CONNECTION).count() < ASIDE_MAX;
+        let id = Uuid::new_v4();
+        if has_room {
+            requests.push(Asked { id, connection: ANY_CONNECTION, at: now });
+        }
+        has_room.then_some(id)
     }
 
     /// The server has answered a request.
@@ -111,6 +134,18 @@ mod tests {
         assert_eq!(under_way.may_come_after(&owner, 2), [unanswered]);
         under_way.released(&owner);
         assert!(under_way.may_come_after(&owner, 2).is_empty());
+    }
+
+    #[test]
+    fn what_was_asked_aside_is_called_off_over_any_connection_and_bounded() {
+        let (under_way, owner) = (UnderWay::default(), Owner::random(None));
+        let asked: Vec<Uuid> = (0..ASIDE_MAX).map(|_| under_way.ask_aside(&owner).unwrap()).collect();
+        assert_eq!(under_way.ask_aside(&owner), None, "one more than fit");
+        for connection in [1, 2] {
+            assert_eq!(under_way.may_come_after(&owner, connection), asked);
+        }
+        under_way.arrived(&owner, asked[0]);
+        assert!(under_way.ask_aside(&owner).is_some());
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod told;
 mod wiped;
 
 mod redlock_down;
+mod redlock_healing;
 mod redlock_memory;
 mod redlock_set;
 mod redlock_slow;
@@ -20,8 +21,10 @@ mod redlock_slow;
 mod clocks;
 mod load;
 mod paused_holder;
+mod sentry;
 
 mod pitfalls;
+mod pitfalls_child;
 mod pitfalls_guard;
 mod pitfalls_late;
 mod pitfalls_several;

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::{PATIENCE, granted};
 
 /// The store of a process that is a holder, and no test.
-const STORE: &str = "LEASEHOLD_TEST_HOLDER_STORE";
+pub(crate) const STORE: &str = "LEASEHOLD_TEST_HOLDER_STORE";
 const EPOCHS: &str = "LEASEHOLD_TEST_HOLDER_EPOCHS";
 const TTL: Duration = Duration::from_secs(5);
 /// Whoever wakes up is told within this time, and within what the machine itself is late by meanwhile.
@@ -42,14 +42,14 @@ impl Register {
 }
 
 /// The holder as its parent sees it. It is killed when this is dropped.
-struct Holder {
+pub(crate) struct Holder {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
 }
 
 impl Holder {
-    fn start(test: &str, store: &str, epochs: Option<&str>) -> Self {
+    pub(crate) fn start(test: &str, store: &str, epochs: Option<&str>) -> Self {
         let program = std::env::current_exe().expect("the test's own program");
         let mut command = Command::new(program);
         command.args([test, "--exact", "--nocapture", "--test-threads", "1"]).env(STORE, store);
@@ -72,14 +72,14 @@ impl Holder {
 
     /// The next thing it says, which must begin like this.
     #[track_caller]
-    fn says(&self, beginning: &str) -> String {
+    pub(crate) fn says(&self, beginning: &str) -> String {
         let line = self.lines.recv_timeout(PATIENCE).expect("the holder says something");
         line.strip_prefix(beginning)
             .unwrap_or_else(|| panic!("expected `{beginning}`, not `{line}`"))
             .to_owned()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).expect("the holder is there");
     }
@@ -92,7 +92,7 @@ impl Drop for Holder {
     }
 }
 
-fn locker(store: &str, epochs: Option<String>) -> Locker {
+pub(crate) fn locker(store: &str, epochs: Option<String>) -> Locker {
     let options = StoreOptions { epochs, ..StoreOptions::default() };
     Locker::with_settings(open(store, &options).unwrap(), Settings::default())
 }
@@ -128,7 +128,7 @@ async fn hold(store: &str) {
     std::io::stdin().read_line(&mut line).expect("the parent's word");
 }
 
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "holder: {what}").expect("the parent listens");
     out.flush().expect("the parent listens");

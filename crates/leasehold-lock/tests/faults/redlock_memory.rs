@@ -256,15 +256,15 @@ async fn pitfall_07_flushed_member_of_the_majority_lets_nobody_in_during_quarant
     lets_nobody_in_during_quarantine(flush).await;
 }
 
-/// Held on exactly a majority, one of which forgets. While that one is in quarantine nobody else gets in; after
-/// that somebody may, with a higher fence, and the holder is told at its next renewal.
+/// Held on exactly a majority, one of which forgets before the first renewal has set it on the others. While that one is in
+/// quarantine nobody else gets in; after that somebody may, with a higher fence, and the holder is told at its next renewal.
 async fn lets_nobody_in_during_quarantine(forget: fn(&mut RedisServer)) {
     let mut servers = independent(5);
     let (holder, rival) = (Locker::new(redlock(&servers)), Locker::new(redlock(&servers)));
     take(&rival, "other").await;
     servers[3].kill9();
     servers[4].kill9();
-    let guard = granted(holder.acquire("job").ttl(Duration::from_secs(12)).await);
+    let guard = granted(holder.acquire("job").ttl(Duration::from_secs(36)).await);
     servers[3].restart();
     servers[4].restart();
     let on =

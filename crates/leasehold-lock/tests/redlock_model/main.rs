@@ -2,7 +2,8 @@
 //!
 //! The two rounds of `redlock/mod.rs` and its scripts are modelled with all that can happen to them: a
 //! lock may end at any moment, so no clock is trusted; a message may be late, also by any amount, lost, or
-//! delivered twice; a client may stop counting at any point; a server may forget everything. What is
+//! delivered twice; a client may stop counting at any point; a server may forget everything; a lock that was granted may
+//! be set again where it is not. What is
 //! searched for are two acquisitions with the same fence, and one that began after another was granted and
 //! has a fence that is not higher.
 //!
@@ -23,11 +24,17 @@ const IMPLEMENTED: Rules = Rules {
     proposals: 2,
     duplicates: 0,
     amnesia: Amnesia::Never,
+    heals: true,
 };
 
 /// What was first proposed: the counter becomes the highest seen, and only servers of the first round count.
-const MAX: Rules =
-    Rules { counting: Counting::Max, voters: Voters::OfTheFirstRound, proposals: 1, ..IMPLEMENTED };
+const MAX: Rules = Rules {
+    counting: Counting::Max,
+    voters: Voters::OfTheFirstRound,
+    proposals: 1,
+    heals: false,
+    ..IMPLEMENTED
+};
 
 #[track_caller]
 fn holds(rules: Rules) {

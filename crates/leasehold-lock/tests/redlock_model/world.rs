@@ -64,6 +64,8 @@ pub(crate) struct Rules {
     pub(crate) proposals: u8,
     pub(crate) duplicates: u8,
     pub(crate) amnesia: Amnesia,
+    /// Whoever was granted a lock sets it again, on any server and at any time, as long as nobody else has it there.
+    pub(crate) heals: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -255,6 +257,11 @@ impl World {
         }
         if !is_out && self.message(server, client, OLDER_RAISE) == 1 {
             next.push(self.raise(rules, server, client, self.client(client, FENCE_BEFORE), OLDER_RAISE));
+        }
+        if rules.heals && !is_out && phase == GRANTED && self.server(server, LOCK) == 0 {
+            let mut world = self;
+            world.set_server(server, LOCK, owner(client));
+            next.push(world);
         }
         if phase == VOTING && vote >= CARRIES {
             let mut world = self;

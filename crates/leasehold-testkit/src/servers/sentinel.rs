@@ -17,6 +17,10 @@ const QUORUM: usize = 2;
 /// How long the Sentinels may take to agree; a failover takes 2 to 4 seconds.
 const AGREE_TIME_MAX: Duration = Duration::from_secs(40);
 const MASTER_NAME: &str = "leasehold";
+/// How often Sentinels tell of each other. They begin with a pause of this length, so it is short until they have met:
+/// most of a start would be spent on it.
+const TELL_EVERY_MS: &str = "2000";
+const TELL_EVERY_AT_FIRST_MS: &str = "50";
 
 /// How a master, its replicas and their Sentinels are started.
 #[derive(Debug, Clone, Default)]
@@ -101,9 +105,11 @@ impl RedisSentinel {
         let sentinel = || SentinelProgram { master_port, options: options.clone() };
         let sentinels = (0..SENTINELS).map(|_| Instance::start(sentinel())).collect();
         let this = Self { servers, sentinels, options };
+        this.tell_every(TELL_EVERY_AT_FIRST_MS);
         this.wait_until("every Sentinel knows everybody", |this| {
             this.sentinels.iter().all(|sentinel| this.knows_everybody(sentinel))
         });
+        this.tell_every(TELL_EVERY_MS);
         this
     }
 
@@ -217,6 +223,14 @@ impl RedisSentinel {
         let wanted = format!("status=ok,address=127.0.0.1:{}", self.servers[0].peer_port());
         let line = info.ok().and_then(|info| value_in(&info, "master0")).unwrap_or_default();
         line.contains(&wanted) && line.ends_with(&format!("slaves={REPLICAS},sentinels={SENTINELS}"))
+    }
+
+    fn tell_every(&self, period_ms: &str) {
+        for sentinel in &self.sentinels {
+            let words = ["SENTINEL", "DEBUG", "publish-period", period_ms];
+            let set: RedisResult<()> = try_command(&self.url(sentinel), &words);
+            set.unwrap_or_else(|error| panic!("{words:?}: {error}\n{}", sentinel.log_tail()));
+        }
     }
 
     fn master_port(&self, sentinel: &Instance) -> Option<u16> {
