@@ -43,7 +43,7 @@ async fn hold(store: &str) {
     let guard = granted(locker.acquire("job").ttl(TTL).wait(PATIENCE).await);
     let mut program = Command::new("sleep");
     program.arg("120").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = program.spawn().expect("another program");
+    let mut child = program.spawn().expect("another program");
     let is_of_store = |path: &&PathBuf| {
         let path = path.to_string_lossy();
         path.starts_with("socket:") || path.contains("locks.db")
@@ -54,7 +54,9 @@ async fn hold(store: &str) {
     say(&format!("child {}", child.id()));
     say(&format!("opened {}", opened.len()));
     say(&format!("inherited {:?}", opened.intersection(&inherited).collect::<Vec<_>>()));
+    // It is killed before either of them ends.
     guard.lost().await;
+    let _ = child.wait();
 }
 
 async fn inherits_nothing_that_renews(test: &str, store: &str) {
