@@ -38,7 +38,8 @@ mod lease;
 #[cfg(feature = "redis")]
 pub mod link {
     pub use crate::redis::keys::{SLOTS, slot};
-    pub use crate::redis::link::{Link, Lua};
+    pub use crate::redis::link::Link;
+    pub use crate::redis::script::Lua;
 }
 mod locker;
 mod memory;

@@ -8,7 +8,7 @@ use super::redis_servers::first_that_answers;
 use super::secrecy::{Secrecy, is_loopback};
 use super::{Chart, Finding};
 use crate::error::StoreError;
-use crate::redis::link::Servers;
+use crate::redis::servers::Servers;
 use crate::redis::{BadRedisUrl, url};
 
 /// What the keys of a gate begin with.

@@ -11,7 +11,8 @@ use crate::bells::Bells;
 use crate::error::{BoxError, StoreError};
 use crate::redis::inspect;
 use crate::redis::keys::{self, Keys, OWN_PREFIX};
-use crate::redis::link::{Ears, Link, Servers};
+use crate::redis::link::{Ears, Link};
+use crate::redis::servers::Servers;
 
 /// Channels of shards are of 7.0.
 const VERSION_MIN: (u32, u32) = (7, 0);

@@ -9,7 +9,7 @@ use super::cluster_view::ClusterView;
 use super::redis_server::{Part, Server, told};
 use super::secrecy::{Secrecy, is_loopback};
 use crate::redis::keys::Keys;
-use crate::redis::link::{Master, Servers};
+use crate::redis::servers::{Master, Servers};
 use crate::redis::{PREFIX_DEFAULT, url};
 use crate::redlock::STATE;
 use crate::store::StoreOptions;

@@ -14,7 +14,8 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::keys;
-use super::link::{Link, Lua};
+use super::link::Link;
+use super::script::Lua;
 use crate::error::StoreError;
 
 /// Asks in one script. The server does nothing else while it runs.

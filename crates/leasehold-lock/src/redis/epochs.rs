@@ -14,7 +14,8 @@ use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
 use super::keys;
-use super::link::{Link, Lua};
+use super::link::Link;
+use super::script::Lua;
 use crate::error::StoreError;
 use crate::postgres::{BadPostgresUrl, Database, failure};
 

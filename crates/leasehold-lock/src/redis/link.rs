@@ -14,54 +14,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo};
-use redis::io::tcp::TcpSettings;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
-    Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
-    ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, Pipeline, PushInfo,
+    PushKind, RedisError, RedisResult, ServerErrorKind, Value,
 };
 
 use super::BadRedisUrl;
 use super::failure::failure;
+use super::script::Lua;
 use super::sentry::Sentry;
+use super::servers::{ANSWER_TIME_MAX, CONNECT_TIME_MAX, Servers, cluster, sentinel_client};
 use super::silence::Silence;
 use super::transport::Transport;
 use crate::bells::Bells;
 use crate::error::StoreError;
 use crate::redlock::Tally;
 
-/// A connection that is not there by then is not coming.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
-/// An answer that is not there by then counts as lost.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
-/// The same for a cluster, which may have to follow its slots first.
-const CLUSTER_ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 /// How long a cluster's client may go without an answer before another one takes its place. In that time it has found its
 /// servers again, if it can.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Beyond so many channels, those nobody listens to are left.
 const CHANNELS_MAX: usize = 256;
-
-/// Which servers.
-#[derive(Debug, Clone)]
-pub(crate) enum Servers {
-    One(Box<ConnectionInfo>),
-    Sentinel { sentinels: Vec<ConnectionInfo>, master: Master },
-    Cluster { nodes: Vec<ConnectionInfo>, transport: Transport },
-}
-
-/// The master that Sentinels name. Where it is, only they know.
-#[derive(Debug, Clone)]
-pub(crate) struct Master {
-    pub(crate) name: String,
-    /// The user and password there.
-    pub(crate) settings: RedisConnectionInfo,
-    pub(crate) transport: Transport,
-}
 
 /// Who is told what the servers say on their own.
 #[derive(Debug, Clone)]
@@ -117,13 +92,6 @@ pub(crate) struct Pinned<'a> {
     link: &'a Link,
     generation: u64,
     connection: Connection,
-}
-
-/// A script, by its text and its hash.
-#[derive(Debug)]
-pub struct Lua {
-    text: &'static str,
-    hash: String,
 }
 
 impl Link {
@@ -511,11 +479,11 @@ impl Pinned<'_> {
         keys: &[impl redis::ToRedisArgs + Sync],
         args: &[impl redis::ToRedisArgs + Sync],
     ) -> Result<T, StoreError> {
-        let mut command = script.command("EVALSHA", &script.hash, keys, args);
+        let mut command = script.by_hash(keys, args);
         for _ in 0..2 {
             match self.connection.send(&command).await.and_then(Value::extract_error) {
                 Err(error) if is_unknown_script(&error) => {
-                    command = script.command("EVAL", script.text, keys, args);
+                    command = script.by_text(keys, args);
                 }
                 answer => return self.link.understood(answer, self.generation),
             }
@@ -530,7 +498,7 @@ impl Pinned<'_> {
         keys: &[impl redis::ToRedisArgs + Sync],
         args: &[impl redis::ToRedisArgs + Sync],
     ) -> Result<Option<T>, StoreError> {
-        let command = script.command("EVALSHA", &script.hash, keys, args);
+        let command = script.by_hash(keys, args);
         match self.connection.send(&command).await.and_then(Value::extract_error) {
             Err(error) if is_unknown_script(&error) => Ok(None),
             answer => self.link.understood(answer, self.generation).map(Some),
@@ -589,84 +557,8 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-impl Lua {
-    /// A script.
-    pub fn new(text: &'static str) -> Self {
-        Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
-    }
-
-    pub(crate) fn text(&self) -> &'static str {
-        self.text
-    }
-
-    fn command(
-        &self,
-        verb: &str,
-        script: &str,
-        keys: &[impl redis::ToRedisArgs + Sync],
-        args: &[impl redis::ToRedisArgs + Sync],
-    ) -> Cmd {
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(keys.len()).arg(keys).arg(args);
-        command
-    }
-}
-
 fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
-
-/// Takes an address, always with the protocol that lets a server speak first.
-pub(super) fn server(url: &str) -> RedisResult<ConnectionInfo> {
-    let info = url.into_connection_info()?;
-    let redis = speaking_first(info.redis_settings().clone());
-    Ok(info.set_redis_settings(redis).set_tcp_settings(nodelay()))
-}
-
-pub(super) fn speaking_first(settings: RedisConnectionInfo) -> RedisConnectionInfo {
-    settings.set_protocol(ProtocolVersion::RESP3)
-}
-
-fn nodelay() -> TcpSettings {
-    TcpSettings::default().set_nodelay(true)
-}
-
-fn cluster(nodes: &[ConnectionInfo], transport: &Transport) -> ClusterClientBuilder {
-    transport
-        .reach_cluster(ClusterClientBuilder::new(nodes.to_vec()))
-        .use_protocol(ProtocolVersion::RESP3)
-        .tcp_settings(nodelay())
-        .connection_timeout(CONNECT_TIME_MAX)
-        .response_timeout(ANSWER_TIME_MAX)
-        .overall_response_timeout(Some(CLUSTER_ANSWER_TIME_MAX))
-        .retries(8)
-        .min_retry_wait(20)
-        .max_retry_wait(500)
-}
-
-fn sentinel_client(sentinels: &[ConnectionInfo], master: &Master) -> RedisResult<SentinelClient> {
-    let Master { name, settings, transport } = master;
-    let addresses = sentinels.iter().map(|sentinel| sentinel.addr().clone());
-    let mut builder = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)?
-        .set_client_to_redis_protocol(ProtocolVersion::RESP3)
-        .set_client_to_redis_tcp_settings(nodelay())
-        .set_client_to_redis_db(settings.db());
-    if let Some(username) = settings.username() {
-        builder = builder.set_client_to_redis_username(username);
-    }
-    if let Some(password) = settings.password() {
-        builder = builder.set_client_to_redis_password(password);
-    }
-    // All Sentinels have the same login.
-    if let Some(login) = sentinels.first().map(ConnectionInfo::redis_settings) {
-        if let Some(username) = login.username() {
-            builder = builder.set_client_to_sentinel_username(username);
-        }
-        if let Some(password) = login.password() {
-            builder = builder.set_client_to_sentinel_password(password);
-        }
-    }
-    transport.reach_master(builder).build()
 }
 
 /// Passes on what the server says on its own. After a broken connection something may be lost, and a slot

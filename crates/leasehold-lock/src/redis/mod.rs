@@ -14,7 +14,9 @@ mod failure;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod link;
+pub(crate) mod script;
 mod sentry;
+pub(crate) mod servers;
 mod silence;
 pub(crate) mod transport;
 pub(crate) mod url;
@@ -28,7 +30,9 @@ pub use url::BadRedisUrl;
 
 use batch::{Ask, Batches, What};
 use keys::Keys;
-use link::{Ears, Link, Lua, Servers};
+use link::{Ears, Link};
+use script::Lua;
+use servers::Servers;
 
 use crate::backend::{Attempt, Backend, Held, ListQuery, Order, Page, Released, Renewed, Request};
 use crate::bells::{Bells, Watch};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use percent_encoding::percent_decode_str;
 use redis::{ConnectionInfo, RedisConnectionInfo};
 
-use super::link::{Master, Servers, server, speaking_first};
+use super::servers::{Master, Servers, server, speaking_first};
 use super::transport::Transport;
 
 /// A URL that names no Redis servers.

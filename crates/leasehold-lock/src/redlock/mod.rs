@@ -39,7 +39,8 @@ use crate::lease::{Busy, Fence, Grant, Guarantee, Guarantees, LeaseView, Ttl};
 use crate::name::LockName;
 use crate::owner::Owner;
 use crate::redis::keys::{self, Keys};
-use crate::redis::link::{Ears, Lua};
+use crate::redis::link::Ears;
+use crate::redis::script::Lua;
 use crate::redis::{BadRedisUrl, PREFIX_DEFAULT, url};
 
 /// One acquisition takes no longer than this, whatever its length. A quarantine lasts longer.

@@ -11,7 +11,9 @@ use super::under_way::{LATE_MAX, UnderWay};
 use crate::clock::{Clock, Moment};
 use crate::error::StoreError;
 use crate::owner::Owner;
-use crate::redis::link::{Ears, Link, Lua, Pinned, Servers};
+use crate::redis::link::{Ears, Link, Pinned};
+use crate::redis::script::Lua;
+use crate::redis::servers::Servers;
 
 /// Where a node keeps its counters and what it knows of itself.
 pub(crate) const STATE: &str = "leasehold:redlock";
