@@ -109,11 +109,15 @@ impl Page {
     }
 
     /// Waits until an expression of the page is true; panics with what the page shows when it does not become so.
+    ///
+    /// An expression that fails is not true yet: a page follows a click to another view only some moments later.
     pub async fn until(&mut self, expression: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let script = format!("return Boolean({expression});");
-            if self.run(&script).await == Value::Bool(true) {
+            let script =
+                format!("try {{ return Boolean({expression}); }} catch (error) {{ return String(error); }}");
+            let answer = self.run(&script).await;
+            if answer == Value::Bool(true) {
                 return;
             }
             if Instant::now() >= deadline {
@@ -121,7 +125,7 @@ impl Page {
                 let picture = self.keep_picture("until").await;
                 let log = self.log().await;
                 panic!(
-                    "never true: {expression}\n{picture}\n--- the page ---\n{}\n--- its log ---\n{log:#?}",
+                    "never true, at last {answer}: {expression}\n{picture}\n--- the page ---\n{}\n--- its log ---\n{log:#?}",
                     text(&shown)
                 );
             }
