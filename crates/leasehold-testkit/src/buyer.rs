@@ -34,8 +34,8 @@ pub(crate) struct Buyer {
     bookings: Vec<String>,
     /// What it keeps back as an operator.
     blocks: Vec<String>,
-    /// Requests that got no answer and are repeated under the same key.
-    unanswered: VecDeque<Request>,
+    /// Requests that are sent again under the same key: those without an answer, and some that have one.
+    again: VecDeque<Request>,
     keys_used: u64,
 }
 
@@ -56,7 +56,7 @@ impl Buyer {
             holds: Vec::new(),
             bookings: Vec::new(),
             blocks: Vec::new(),
-            unanswered: VecDeque::new(),
+            again: VecDeque::new(),
             keys_used: 0,
         }
     }
@@ -87,7 +87,7 @@ impl Buyer {
 
     fn choose(&mut self) -> Request {
         if self.random.percent(40)
-            && let Some(request) = self.unanswered.pop_front()
+            && let Some(request) = self.again.pop_front()
         {
             return request;
         }
@@ -220,10 +220,14 @@ impl Buyer {
         if is_undecided(answer) {
             return self.remember(request.clone());
         }
+        if answer.is_success() && self.random.percent(10) {
+            self.remember(request.clone());
+        }
         match Route::of(&sent) {
             Route::CreateHold(_) => {
                 if let Some(view) = answer.view::<HoldView>().filter(|_| answer.is_success())
                     && let Some(secret) = view.secret
+                    && self.holds.iter().all(|known| known.id != view.hold_id)
                 {
                     let items = specs(&view.items);
                     self.holds.push(Held { id: view.hold_id, secret, items, payment_ref: None });
@@ -274,7 +278,7 @@ impl Buyer {
     /// Only a request with a key can be repeated without harm.
     fn remember(&mut self, request: Request) {
         if request.headers.iter().any(|(name, _)| name == leasehold_api::IDEMPOTENCY_KEY) {
-            self.unanswered.push_back(request);
+            self.again.push_back(request);
         }
     }
 

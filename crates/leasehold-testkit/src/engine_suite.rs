@@ -51,6 +51,7 @@ macro_rules! for_each_engine_case {
             expiry::what_holds_that_are_over_had_is_never_sold_out,
             idempotency::the_same_key_has_one_effect_and_one_answer,
             idempotency::a_refusal_is_not_remembered,
+            idempotency::a_success_that_changed_nothing_is_remembered,
             idempotency::an_answer_is_remembered_as_it_was_given,
             idempotency::without_the_secret_a_hold_looks_absent,
             stream::a_reader_that_comes_back_misses_nothing_also_over_a_restart,

@@ -104,8 +104,8 @@ struct TouchedThings {
 impl Images {
     /// Whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
-        // Whatever changes, changes an event; a hold that is forgotten is all that does not.
-        self.events.is_empty() && self.forgotten.is_empty()
+        // Whatever changes, changes an event, but for a hold that is forgotten and an answer about what did not change.
+        self.events.is_empty() && self.forgotten.is_empty() && self.answers.is_empty()
     }
 
     /// Counts what was written.
@@ -225,13 +225,11 @@ impl Part {
         self.state.hold(hold).map(|hold| self.outcome(Reply::Hold(hold.clone())))
     }
 
-    /// Carries out a command about this event, and says whether anything was logged for it.
-    pub(crate) fn execute(&mut self, command: Command) -> Result<(Outcome, bool), Refusal> {
-        let before = self.state.seq();
+    /// Carries out a command about this event.
+    pub(crate) fn execute(&mut self, command: Command) -> Result<Outcome, Refusal> {
         let result = self.state.apply(here(command), self.now, &mut self.changes);
         self.record();
-        let logged = self.state.seq() > before;
-        result.map(|reply| (self.outcome(reply), logged))
+        result.map(|reply| self.outcome(reply))
     }
 
     pub(crate) fn now(&self) -> Timestamp {

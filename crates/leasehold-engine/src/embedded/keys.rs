@@ -1,4 +1,4 @@
-//! Which idempotency keys are known: in flight, or answered by a journal entry.
+//! Which idempotency keys are known: in flight, or answered.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};

@@ -64,20 +64,24 @@ pub(crate) struct Tables {
     pub(crate) floor: u64,
     /// So many events have their fixed part in them.
     pub(crate) venues: u32,
+    /// The number of the newest answer under a key.
+    pub(crate) last_answer: u64,
 }
 
 impl Tables {
     pub(crate) fn of(connection: &Connection) -> rusqlite::Result<Self> {
         let floor = meta::<[u8; 8]>(connection, "floor")?.map_or(0, u64::from_le_bytes);
         let venues = connection.query_row("SELECT count(*) FROM venues", [], |row| row.get(0))?;
-        Ok(Self { floor, venues })
+        let last_answer =
+            connection.query_row("SELECT coalesce(max(seq), 0) FROM answers", [], |row| row.get(0))?;
+        Ok(Self { floor, venues, last_answer })
     }
 }
 
 fn try_load(connection: &Connection, epoch: Epoch) -> Result<Loaded, LoadError> {
     let mut state = State::new(epoch);
     load_tables(connection, &mut state)?;
-    let Tables { floor, venues } = Tables::of(connection)?;
+    let Tables { floor, venues, .. } = Tables::of(connection)?;
     state.load_seq(floor);
     let mut loaded = Loaded {
         state,

@@ -49,6 +49,8 @@ pub(crate) struct Writer {
     pub(crate) projection: Projection,
     /// Everything up to here is in the tables.
     pub(crate) floor: u64,
+    /// The number of the newest answer under a key.
+    last_answer: u64,
     messenger: Messenger,
     batch: Batch,
     /// Commands that wait until more of the holds that are over have been ended. They come first in the next batch.
@@ -72,6 +74,7 @@ struct Batch {
     published: Vec<(EventNo, Change)>,
     /// Sales made and undone, with the booking's number.
     sales: Vec<Sale>,
+    /// What is remembered under keys, each with a number of its own.
     answers: Vec<(u64, IdempotencyKey, Vec<u8>)>,
     replies: Vec<Pending>,
     reads: Vec<Read>,
@@ -99,8 +102,8 @@ struct Pending {
     reply: oneshot::Sender<Result<Done, EngineError>>,
     key: Option<IdempotencyKey>,
     result: Result<(Outcome, EventNo), Refusal>,
-    /// The entry under which the answer is remembered.
-    seq: Option<u64>,
+    /// The number under which the answer is remembered.
+    answer: Option<u64>,
 }
 
 impl Writer {
@@ -119,6 +122,7 @@ impl Writer {
             halls,
             projection: Projection::onto(tables.venues),
             floor: tables.floor,
+            last_answer: tables.last_answer,
             messenger,
             batch: Batch::default(),
             put_off: Vec::new(),
@@ -222,7 +226,6 @@ impl Writer {
             self.put_off.push(Job::Execute { request: Box::new(request), reply });
             return;
         }
-        let before = self.state.seq();
         // Only in a storm can a command have to be asked again.
         let again = (self.batch.storm != Storm::None).then(|| request.command.clone());
         let result = self.state.apply(request.command, now, &mut self.batch.changes);
@@ -236,13 +239,16 @@ impl Writer {
         if let Err(refusal) = &result {
             self.shared.meters.refused(refusal);
         }
-        let seq = (result.is_ok() && self.state.seq() > before).then_some(self.state.seq());
-        if let (Some(key), Some(seq), Ok((outcome, event))) = (request.key, seq, &result) {
-            let mut answer = Vec::with_capacity(128);
-            put_answer(&mut answer, *event, outcome);
-            self.batch.answers.push((seq, key, answer));
+        let mut answer = None;
+        // Also what changed nothing: asked again later, the same request might.
+        if let (Some(key), Ok((outcome, event))) = (request.key, &result) {
+            self.last_answer += 1;
+            answer = Some(self.last_answer);
+            let mut bytes = Vec::with_capacity(128);
+            put_answer(&mut bytes, *event, outcome);
+            self.batch.answers.push((self.last_answer, key, bytes));
         }
-        self.batch.replies.push(Pending { reply, key: request.key, result, seq });
+        self.batch.replies.push(Pending { reply, key: request.key, result, answer });
     }
 
     fn outcome(&self, reply: Reply) -> (Outcome, EventNo) {
@@ -310,11 +316,11 @@ impl Writer {
     fn commit(&mut self, now: Timestamp, commands: usize) -> rusqlite::Result<()> {
         let begun = Instant::now();
         let projects = self.projection.next_work(begun).is_some_and(|at| at <= begun);
-        if self.batch.journal.is_empty() && !projects && !self.trims() {
+        let written = !self.batch.journal.is_empty();
+        if !written && self.batch.answers.is_empty() && !projects && !self.trims() {
             return Ok(());
         }
         let (first, last) = (self.batch.first_seq, self.state.seq());
-        let written = !self.batch.journal.is_empty();
         let transaction = &self.store.connection;
         transaction.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         if written {
@@ -324,8 +330,8 @@ impl Writer {
         }
         write_sales(transaction, &mut self.batch.sales)?;
         if !planted(Bug::IdempotencyOutsideCommit) {
-            for (seq, key, answer) in &self.batch.answers {
-                write_answer(transaction, *seq, key, now, answer)?;
+            for (number, key, answer) in &self.batch.answers {
+                write_answer(transaction, *number, key, now, answer)?;
             }
         }
         if let Some(below) = self.batch.forget_answers_below {
@@ -414,9 +420,9 @@ impl Writer {
     fn answers(&mut self, now: Timestamp) -> Vec<Answer> {
         let mut answers = Vec::with_capacity(self.batch.replies.len());
         for pending in self.batch.replies.drain(..) {
-            match (pending.key, pending.seq) {
-                (Some(key), Some(seq)) => {
-                    let forgotten = self.shared.keys.answered(key.scope, seq, now);
+            match (pending.key, pending.answer) {
+                (Some(key), Some(number)) => {
+                    let forgotten = self.shared.keys.answered(key.scope, number, now);
                     self.batch.forget_answers_below = self.batch.forget_answers_below.max(forgotten);
                 }
                 (Some(key), None) => self.shared.keys.abandon(&key),
@@ -441,8 +447,8 @@ impl Writer {
 
     fn write_late_answers(&mut self, now: Timestamp) -> rusqlite::Result<()> {
         let transaction = self.store.connection.unchecked_transaction()?;
-        for (seq, key, answer) in self.batch.answers.drain(..) {
-            write_answer(&transaction, seq, &key, now, &answer)?;
+        for (number, key, answer) in self.batch.answers.drain(..) {
+            write_answer(&transaction, number, &key, now, &answer)?;
         }
         transaction.commit()
     }

@@ -18,9 +18,9 @@ const TTL_MS: u64 = 5_000;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Buyer {
-    /// Asks again whatever has no answer yet, then puts on sale again what it has bought.
+    /// Sends again what is to be sent again, above all what has no answer yet, then puts on sale again what it has bought.
     pub(crate) async fn settle(mut self, mut doors: Doors) -> Self {
-        while let Some(request) = self.unanswered.pop_front() {
+        while let Some(request) = self.again.pop_front() {
             let answer = ask(&mut doors, request.clone()).await;
             self.learn(&request, &answer);
         }

@@ -37,6 +37,56 @@ pub async fn a_refusal_is_not_remembered(store: &dyn EngineStore) {
     engine.close().await;
 }
 
+/// What changed nothing when it was asked changes nothing when it is asked again, although by then it would.
+pub async fn a_success_that_changed_nothing_is_remembered(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let venue = create_event(&*engine, 1, 3).await;
+    let hold = held(engine.execute(hold_seat(&venue, 0, LONG_MS)).await);
+    let begin = |engine: &dyn Engine| {
+        let begin = BeginPayment { hold: hold.id, reference: reference("pay-1"), max_wait: None };
+        by_owner(engine, hold.id, Command::BeginPayment(begin))
+    };
+    let decline =
+        |engine: &dyn Engine| by_owner(engine, hold.id, Command::PaymentFailed(hold.id, reference("pay-1")));
+    held(engine.execute(begin(&*engine)).await);
+    let begun = engine.execute(begin(&*engine).with_key(key(1, 1))).await.unwrap();
+    held(engine.execute(decline(&*engine)).await);
+    let declined = engine.execute(decline(&*engine).with_key(key(2, 2))).await.unwrap();
+
+    let again = engine.execute(begin(&*engine).with_key(key(1, 1))).await.unwrap();
+    assert_eq!((&again.outcome, again.at, again.replayed), (&begun.outcome, begun.at, true));
+    let seen = held(engine.hold(hold.id, Some(engine.secret_of(hold.id))).await);
+    assert_eq!(seen.state, HoldState::Held, "nobody pays");
+    held(engine.execute(begin(&*engine)).await);
+    let engine = restart(store, engine).await;
+    let again = engine.execute(decline(&*engine).with_key(key(2, 2))).await.unwrap();
+    assert_eq!((&again.outcome, again.at, again.replayed), (&declined.outcome, declined.at, true));
+    let seen = held(engine.hold(hold.id, Some(engine.secret_of(hold.id))).await);
+    assert_eq!(seen.state, HoldState::Confirming, "the money is on its way");
+
+    let sold = engine.execute(confirm(&*engine, hold.id, Some("pay-1"))).await.unwrap();
+    let Outcome::Booking(booking) = sold.outcome else { panic!("{:?}", sold.outcome) };
+    let told = engine.execute(confirm(&*engine, hold.id, Some("pay-1")).with_key(key(3, 3))).await.unwrap();
+    let cancel = CancelBooking { booking: booking.id };
+    engine.execute(Request::new(Command::CancelBooking(cancel))).await.unwrap();
+    let again = engine.execute(confirm(&*engine, hold.id, Some("pay-1")).with_key(key(3, 3))).await.unwrap();
+    assert_eq!((&again.outcome, again.replayed), (&told.outcome, true), "the answer of its time");
+
+    // A second less than it has: it is not extended now, and not a second later either.
+    let hold = held(engine.execute(hold_seat(&venue, 1, LONG_MS)).await);
+    let extend = || {
+        let extend = Some(Millis(LONG_MS - 1_000));
+        let amend = AmendHold { hold: hold.id, extend, add: vec![], remove: vec![], version: None };
+        by_owner(&*engine, hold.id, Command::AmendHold(amend)).with_key(key(4, 4))
+    };
+    let kept = held(engine.execute(extend()).await);
+    if kept.version == hold.version {
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        assert_eq!(held(engine.execute(extend()).await), kept);
+    }
+    engine.close().await;
+}
+
 /// The answer shows the hold as it then stood, with its fences, whatever became of it; and is found by its key.
 pub async fn an_answer_is_remembered_as_it_was_given(store: &dyn EngineStore) {
     let engine = store.open().await;

@@ -2,7 +2,7 @@
 --
 -- journal: one row a commit. `entries` holds the after-images of everything the commit changed, in order.
 -- sales: one row a sold seat, written in the same commit as its journal row. The key is the promise.
--- answers: what was answered under an idempotency key, written in the same commit too.
+-- answers: what was answered under an idempotency key, written in the same commit too. `seq` numbers them as they came.
 -- The other tables are projections for people and for a quick start. They may be behind the journal, never ahead.
 
 CREATE TABLE meta (
