@@ -380,6 +380,7 @@ fn judge_refusal(
         }
         Refusal::HolderLimit { has, limit } => is_within_limit(state, command, *has, *limit, due),
         Refusal::PaymentsBusy => due || is_place_to_pay(state, command),
+        Refusal::CapacityInUse { pool, in_use } => due || !is_too_small(state, command, *pool, *in_use),
         Refusal::SeatsTaken(seats) => {
             seats.is_empty()
                 || asked(state, command).is_none_or(|(event, items)| {
@@ -403,6 +404,15 @@ fn is_place_to_pay(state: &State, command: &Command) -> bool {
         let limit = event.policy.payments_in_flight_max;
         limit == 0 || event.payments_in_flight() < limit
     })
+}
+
+/// Whether a command wants to make a pool smaller than what is in use of it, which is this much.
+fn is_too_small(state: &State, command: &Command, pool: PoolNo, in_use: u32) -> bool {
+    let Command::UpdateEvent(update) = command else { return false };
+    let wanted = update.patch.capacities.iter().find(|(wanted, _)| *wanted == pool);
+    let known = state.event(update.event).and_then(|event| event.pools().get(pool.0 as usize));
+    known.is_some_and(|known| known.in_use() == in_use)
+        && wanted.is_some_and(|(_, capacity)| *capacity < in_use)
 }
 
 /// Whether a holder who was told that it has so many may have what its command asks for, now or as soon as what is due

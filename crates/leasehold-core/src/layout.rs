@@ -148,12 +148,15 @@ impl Layout {
         if self.seat(name).is_some() {
             return Err(LayoutError::Duplicate(name.to_owned()));
         }
-        if self.ends.len() >= SEATS_PER_EVENT_MAX || self.rows.len() > ROWS_PER_EVENT_MAX {
+        if self.ends.len() >= SEATS_PER_EVENT_MAX {
             return Err(LayoutError::TooLarge);
         }
         self.enter_section(section)?;
         let seat = self.ends.len() as u32;
         self.enter_row(row, seat);
+        if self.rows.len() > ROWS_PER_EVENT_MAX {
+            return Err(LayoutError::TooLarge);
+        }
         self.names.push_str(name);
         self.ends.push(self.names.len() as u32);
         let (names, ends, hasher) = (&self.names, &self.ends, &self.hasher);

@@ -500,6 +500,17 @@ fn a_capacity_grows_and_falls_to_what_is_in_use() {
 }
 
 #[test]
+fn holds_that_are_over_are_in_the_way_of_no_smaller_capacity() {
+    let mut stage = Stage::new(Policy::default());
+    stage.hold(units(4));
+    let smaller = || EventPatch { capacities: vec![(PoolNo(0), 3)], ..EventPatch::default() };
+    let refused = stage.update(smaller()).unwrap_err();
+    assert_eq!(refused, Refusal::CapacityInUse { pool: PoolNo(0), in_use: 4 });
+    stage.wait(Policy::default().hold_ttl);
+    stage.update(smaller()).unwrap();
+}
+
+#[test]
 fn a_holder_has_no_more_than_the_limit_held_and_sold_together() {
     let mut stage = Stage::with_stock(Policy { units_per_holder_max: 3, ..Policy::default() }, 9, 9);
     let limit = |has| Refusal::HolderLimit { has, limit: 3 };

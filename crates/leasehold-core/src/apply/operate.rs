@@ -61,17 +61,8 @@ impl State {
         changes: &mut Changes,
     ) -> Result<Reply, Refusal> {
         let number = update.event;
-        let event = self.event(number).ok_or(Refusal::NotFound)?;
         let patch = update.patch;
-        for &(pool, capacity) in &patch.capacities {
-            let known = event.pools().get(pool.0 as usize).ok_or(Refusal::NotFound)?;
-            if capacity > POOL_CAPACITY_MAX {
-                return Err(Refusal::Invalid("a capacity is too large"));
-            }
-            if capacity < known.in_use() {
-                return Err(Refusal::CapacityInUse { pool, in_use: known.in_use() });
-            }
-        }
+        let event = self.event(number).ok_or(Refusal::NotFound)?;
         let policy = match patch.policy {
             Some(changes) => Some(event.policy.patched(changes).map_err(Refusal::BadPolicy)?),
             None => None,
@@ -81,6 +72,8 @@ impl State {
             Some(false) => EventState::Closed,
             None => event.state,
         };
+        self.require_capacities(number, &patch.capacities, now, changes)?;
+        let event = self.event_mut(number);
         let kind = match (event.state, state) {
             (EventState::Open, EventState::Closed) => Kind::EventClosed,
             (EventState::Closed, EventState::Open) => Kind::EventOpened,

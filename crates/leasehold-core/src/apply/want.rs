@@ -1,6 +1,6 @@
 //! Choosing what a request asks for: every item, free at this instant, or a refusal.
 
-use crate::limits::{BEST_COUNT_MAX, EXPIRIES_PER_COMMAND_MAX};
+use crate::limits::{BEST_COUNT_MAX, EXPIRIES_PER_COMMAND_MAX, POOL_CAPACITY_MAX};
 use crate::{
     Changes, EventNo, Item, ItemRequest, Owner, PoolNo, Reference, Refusal, SeatNo, SectionNo, State,
     Timestamp,
@@ -134,6 +134,34 @@ impl State {
                 return Err(refusal);
             }
         }
+    }
+
+    /// Refuses capacities below what is in use. Nobody is told so while holds that are over still count: those are ended
+    /// first.
+    pub(super) fn require_capacities(
+        &mut self,
+        event: EventNo,
+        capacities: &[(PoolNo, u32)],
+        now: Timestamp,
+        changes: &mut Changes,
+    ) -> Result<(), Refusal> {
+        let mut due = Due { left: EXPIRIES_PER_COMMAND_MAX, now };
+        for &(pool, capacity) in capacities {
+            if capacity > POOL_CAPACITY_MAX {
+                return Err(Refusal::Invalid("a capacity is too large"));
+            }
+            loop {
+                let known = self.event_mut(event).pools().get(pool.0 as usize).ok_or(Refusal::NotFound)?;
+                let in_use = known.in_use();
+                if in_use <= capacity {
+                    break;
+                }
+                if !self.end_due(1, &mut due, changes)? {
+                    return Err(Refusal::CapacityInUse { pool, in_use });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Refuses when as many payments are in progress as the event allows. Those that are too late are ended first.
