@@ -104,6 +104,12 @@ async fn everything_in_a_data_file_is_in_the_ledger_afterwards_and_nothing_is_so
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shop.db");
     let before = fill(&path).await;
+    // Its key was used once before, more than a day ago.
+    let file = rusqlite::Connection::open(&path).unwrap();
+    let used = "UPDATE answers SET seq = seq + 1;
+                INSERT INTO answers SELECT seq - 1, scope, randomblob(16), at_ms - 90000000, answer FROM answers";
+    file.execute_batch(used).unwrap();
+    drop(file);
     let server = Postgres::start();
     let url = server.url();
     let moved = DataFile::open(&path).unwrap().move_into(&url).await.unwrap().expect("for the first time");

@@ -137,4 +137,35 @@ async fn an_answer_is_remembered_for_a_day_in_memory_on_disk_and_over_a_restart(
     clock.set(start.after(Millis(2 * DAY.0)));
     engine = open(&path, &clock);
     assert!(!engine.execute(keyed(3)).await.unwrap().replayed, "too old when it was loaded");
+    assert_eq!(rows(), 1, "those that were too old when they were loaded went with the first commit");
+}
+
+#[tokio::test]
+async fn time_goes_on_from_the_last_answer_although_that_changed_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let start = Clock::system().now();
+    let clock = Clock::manual(start);
+    let engine = open(&path, &clock);
+    let venue = create_event(&engine).await;
+    let Outcome::Hold(hold) =
+        engine.execute(ask(&venue, ItemRequest::Pool(PoolNo(0), 1), Millis(1_000))).await.unwrap().outcome
+    else {
+        panic!("a hold was asked for")
+    };
+    let release = || {
+        let secret = engine.secret_of(hold.id);
+        Request::new(Command::ReleaseHold(hold.id)).with_secret(Some(secret))
+    };
+    engine.execute(release()).await.unwrap();
+    let later = start.after(Millis(600_000));
+    clock.set(later);
+    let key = IdempotencyKey { scope: 1 << 64, fingerprint: 1 << 64 };
+    assert_eq!(engine.execute(release().with_key(Some(key))).await.unwrap().at, later);
+    close(engine).await;
+
+    let engine = open(&path, &Clock::manual(start));
+    let event = engine.execute(ask(&venue, ItemRequest::Pool(PoolNo(0), 1), Millis(1_000))).await.unwrap();
+    assert!(event.at >= later, "{:?} is before {later:?}", event.at);
+    close(engine).await;
 }

@@ -19,25 +19,25 @@ pub(crate) enum Found {
 /// Writes an answer in the open transaction.
 pub(crate) fn write_answer(
     connection: &Connection,
-    seq: u64,
+    number: u64,
     key: &IdempotencyKey,
     at: Timestamp,
     answer: &[u8],
 ) -> rusqlite::Result<()> {
     let sql = "INSERT INTO answers (seq, scope, fingerprint, at_ms, answer) VALUES (?1, ?2, ?3, ?4, ?5)";
     let (scope, fingerprint) = (key.scope.to_be_bytes(), key.fingerprint.to_be_bytes());
-    connection.prepare_cached(sql)?.execute((seq, scope, fingerprint, at.as_millis(), answer)).map(drop)
+    connection.prepare_cached(sql)?.execute((number, scope, fingerprint, at.as_millis(), answer)).map(drop)
 }
 
 /// Reads the answer under a number, if it is this request's.
 pub(crate) fn read_answer(
     connection: &Connection,
-    seq: u64,
+    number: u64,
     key: &IdempotencyKey,
 ) -> rusqlite::Result<Found> {
     let sql = "SELECT scope, fingerprint, at_ms, answer FROM answers WHERE seq = ?1";
     let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_row([seq], |row| {
+    let found = statement.query_row([number], |row| {
         let same = row.get::<_, [u8; 16]>(0)? == key.scope.to_be_bytes()
             && row.get::<_, [u8; 16]>(1)? == key.fingerprint.to_be_bytes();
         if !same {

@@ -54,14 +54,14 @@ impl Keys {
             }
             Some(Known::InFlight(fingerprint)) if *fingerprint == tag(key.fingerprint) => Begin::InFlight,
             Some(Known::InFlight(_)) => Begin::Mismatch,
-            Some(Known::Answered(seq)) => Begin::Answered(*seq),
+            Some(Known::Answered(number)) => Begin::Answered(*number),
         }
     }
 
     /// Where the key's answer is, if it was answered.
     pub(crate) fn answer_of(&self, key: &IdempotencyKey) -> Option<u64> {
         match self.lock().known.get(&tag(key.scope)) {
-            Some(Known::Answered(seq)) => Some(*seq),
+            Some(Known::Answered(number)) => Some(*number),
             Some(Known::InFlight(_)) | None => None,
         }
     }
@@ -75,10 +75,10 @@ impl Keys {
     }
 
     /// Notes that a key's answer is durable, and forgets the oldest. Returns the number below which all are forgotten.
-    pub(crate) fn answered(&self, scope: u128, seq: u64, at: Timestamp) -> Option<u64> {
+    pub(crate) fn answered(&self, scope: u128, number: u64, at: Timestamp) -> Option<u64> {
         let mut inside = self.lock();
-        inside.known.insert(tag(scope), Known::Answered(seq));
-        inside.answered.push_back((at, tag(scope), seq));
+        inside.known.insert(tag(scope), Known::Answered(number));
+        inside.answered.push_back((at, tag(scope), number));
         let mut forgotten = None;
         // Two at a time: the surplus of a lowered limit melts away without a pause.
         for _ in 0..2 {
@@ -87,7 +87,11 @@ impl Keys {
                 break;
             }
             inside.answered.pop_front();
-            inside.known.remove(&tag);
+            if let Some(Known::Answered(number)) = inside.known.get(&tag)
+                && *number == oldest
+            {
+                inside.known.remove(&tag);
+            }
             forgotten = Some(oldest);
         }
         forgotten

@@ -46,6 +46,12 @@ impl Leaving {
         let (key, epoch) = store.identity(Clock::system().now())?;
         store.quick_check().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let Loaded { state, last_time, history, .. } = load::load(&store.connection, path, epoch)?;
+        // A key that was used again after its day may still have its old answer: in a ledger it has one.
+        let superseded = "DELETE FROM answers WHERE seq NOT IN (SELECT max(seq) FROM answers GROUP BY scope)";
+        store
+            .connection
+            .execute(superseded, [])
+            .map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
         Ok(Self { store, key, state, last_time, history, departure })
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use leasehold_core::{
     BlockSlot, BookingSlot, Epoch, EventNo, Fence, HoldSlot, Kind, PoolNo, SeatNo, State, Timestamp, Touched,
 };
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::OpenError;
 use super::journal::{Over, replay_entry};
@@ -66,6 +66,8 @@ pub(crate) struct Tables {
     pub(crate) venues: u32,
     /// The number of the newest answer under a key.
     pub(crate) last_answer: u64,
+    /// Answers up to this number are of no use any more.
+    pub(crate) forgotten_answers: Option<u64>,
 }
 
 impl Tables {
@@ -74,7 +76,7 @@ impl Tables {
         let venues = connection.query_row("SELECT count(*) FROM venues", [], |row| row.get(0))?;
         let last_answer =
             connection.query_row("SELECT coalesce(max(seq), 0) FROM answers", [], |row| row.get(0))?;
-        Ok(Self { floor, venues, last_answer })
+        Ok(Self { floor, venues, last_answer, forgotten_answers: None })
     }
 }
 
@@ -92,6 +94,10 @@ fn try_load(connection: &Connection, epoch: Epoch) -> Result<Loaded, LoadError> 
         venues,
     };
     load_journal(connection, floor, epoch, &mut loaded)?;
+    // What was only answered has no entry in the journal.
+    let answered = "SELECT at_ms FROM answers ORDER BY seq DESC LIMIT 1";
+    let answered: Option<u64> = connection.query_row(answered, [], |row| row.get(0)).optional()?;
+    loaded.last_time = loaded.last_time.max(Timestamp::from_millis(answered.unwrap_or(0)));
     let dropped = loaded.state.finish_loading().map_err(LoadError::Damaged)?;
     loaded.behind.extend(dropped);
     Ok(loaded)

@@ -127,7 +127,6 @@ impl EmbeddedEngine {
         let loaded = load::load(&store.connection, &options.path, epoch);
         checking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let mut loaded = loaded?;
-        let tables = Tables { venues: loaded.venues, ..Tables::of(&store.connection).map_err(at)? };
         let clock = options.clock.not_before(loaded.last_time);
         // What was forgotten before the end, and is still in the file, is not known again for a moment.
         let mut forgotten = Changes::default();
@@ -135,7 +134,9 @@ impl EmbeddedEngine {
         loaded.behind.append(&mut forgotten.forgotten);
         let reader = Store::reader(&options.path).map_err(at)?;
         let shared = Arc::new(Shared::new(options.queue_length_max, clock, key, reader));
-        load_keys(&store, &shared).map_err(at)?;
+        let forgotten_answers = load_keys(&store, &shared).map_err(at)?;
+        let tables = Tables::of(&store.connection).map_err(at)?;
+        let tables = Tables { venues: loaded.venues, forgotten_answers, ..tables };
 
         let mut halls: Vec<Arc<Hall>> = Vec::new();
         for event in loaded.state.events() {
@@ -276,14 +277,14 @@ impl EmbeddedEngine {
         }
     }
 
-    async fn replay(&self, seq: u64, key: IdempotencyKey) -> Result<Done, EngineError> {
+    async fn replay(&self, number: u64, key: IdempotencyKey) -> Result<Done, EngineError> {
         let shared = Arc::clone(&self.shared);
         let found = tokio::task::spawn_blocking(move || {
             let reader = shared.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            read_answer(&reader, seq, &key)
+            read_answer(&reader, number, &key)
         });
         let found = found.await.map_err(|_| EngineError::Closed)?.map_err(|error| {
-            tracing::error!(%error, seq, "an answer could not be read");
+            tracing::error!(%error, number, "an answer could not be read");
             EngineError::Unknown
         })?;
         match found {
@@ -345,7 +346,7 @@ impl Engine for EmbeddedEngine {
                 Begin::New => {}
                 Begin::InFlight => return Err(EngineError::InFlight),
                 Begin::Mismatch => return Err(EngineError::KeyMismatch),
-                Begin::Answered(seq) => return self.replay(seq, key).await,
+                Begin::Answered(number) => return self.replay(number, key).await,
             }
         }
         let mut weight = Weight::Begun;
@@ -476,7 +477,7 @@ impl Engine for EmbeddedEngine {
             return Ok(None);
         }
         match self.shared.keys.answer_of(&key) {
-            Some(seq) => self.replay(seq, key).await.map(Some),
+            Some(number) => self.replay(number, key).await.map(Some),
             None => Ok(None),
         }
     }
@@ -543,8 +544,8 @@ impl Drop for EmbeddedEngine {
     }
 }
 
-/// Brings back which idempotency keys were answered.
-fn load_keys(store: &Store, shared: &Shared) -> rusqlite::Result<()> {
+/// Brings back which idempotency keys were answered. Returns the number of the last answer that is too old.
+fn load_keys(store: &Store, shared: &Shared) -> rusqlite::Result<Option<u64>> {
     let now = shared.clock.now();
     let sql = "SELECT seq, scope, at_ms FROM answers ORDER BY seq DESC LIMIT ?1";
     let mut statement = store.connection.prepare(sql)?;
@@ -552,10 +553,11 @@ fn load_keys(store: &Store, shared: &Shared) -> rusqlite::Result<()> {
         let scope = u128::from_be_bytes(row.get(1)?);
         Ok((row.get::<_, u64>(0)?, scope, Timestamp::from_millis(row.get(2)?)))
     })?;
-    let mut answers = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-    answers.retain(|(_, _, at)| now < at.after(ANSWERS_AGE_MAX));
-    for (seq, scope, at) in answers.into_iter().rev() {
-        shared.keys.answered(scope, seq, at);
+    let answers = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    let (known, old): (Vec<_>, Vec<_>) =
+        answers.into_iter().partition(|(_, _, at)| now < at.after(ANSWERS_AGE_MAX));
+    for (number, scope, at) in known.into_iter().rev() {
+        shared.keys.answered(scope, number, at);
     }
-    Ok(())
+    Ok(old.first().map(|(number, ..)| *number))
 }

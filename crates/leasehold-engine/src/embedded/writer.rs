@@ -124,7 +124,7 @@ impl Writer {
             floor: tables.floor,
             last_answer: tables.last_answer,
             messenger,
-            batch: Batch::default(),
+            batch: Batch { forget_answers_below: tables.forgotten_answers, ..Batch::default() },
             put_off: Vec::new(),
             queued: Vec::new(),
             since_checkpoint: 0,
@@ -330,8 +330,8 @@ impl Writer {
         }
         write_sales(transaction, &mut self.batch.sales)?;
         if !planted(Bug::IdempotencyOutsideCommit) {
-            for (number, key, answer) in &self.batch.answers {
-                write_answer(transaction, *number, key, now, answer)?;
+            for (number, key, answer) in self.batch.answers.drain(..) {
+                write_answer(transaction, number, &key, now, &answer)?;
             }
         }
         if let Some(below) = self.batch.forget_answers_below {
@@ -438,9 +438,6 @@ impl Writer {
                 Err(refusal) => Err(EngineError::Refused(refusal)),
             };
             answers.push((pending.reply, result));
-        }
-        if !planted(Bug::IdempotencyOutsideCommit) {
-            self.batch.answers.clear();
         }
         answers
     }
