@@ -1,6 +1,6 @@
 //! Whose request it is: the peer, or what a trusted proxy says.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use http::HeaderMap;
@@ -65,16 +65,26 @@ pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Netwo
         return peer;
     }
     let mut client = peer;
-    let values = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
-    let hops: Vec<&str> = values.flat_map(|value| value.split(',')).map(str::trim).collect();
+    let values = headers.get_all("x-forwarded-for").iter();
+    // Not text only: what a client sends in front of it must not hide what a proxy has added.
+    let hops: Vec<&[u8]> = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).collect();
     for hop in hops.into_iter().rev() {
-        let Ok(address) = hop.parse() else { return client };
+        let Some(address) = address_of(hop) else { return client };
         client = address;
         if !is_trusted(client) {
             return client;
         }
     }
     client
+}
+
+/// A hop's address, which some proxies send with its port, and an IPv4 one as part of IPv6.
+fn address_of(hop: &[u8]) -> Option<IpAddr> {
+    let text = str::from_utf8(hop).ok()?.trim();
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address: Option<IpAddr> = bare.parse().ok();
+    let address = address.or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))?;
+    Some(address.to_canonical())
 }
 
 #[cfg(test)]
@@ -104,5 +114,28 @@ mod tests {
         let headers = forwarded("1.1.1.1, 198.51.100.7, 10.9.9.9");
         assert_eq!(client_address(proxy, &headers, &trusted), "198.51.100.7".parse::<IpAddr>().unwrap());
         assert_eq!(client_address(proxy, &forwarded("nonsense"), &trusted), proxy);
+    }
+
+    #[test]
+    fn a_hop_is_known_however_a_proxy_writes_it_and_whatever_stands_before_it() {
+        let proxy = "10.1.2.3".parse().unwrap();
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        let client: IpAddr = "198.51.100.7".parse().unwrap();
+        for hops in [
+            "198.51.100.7:4711",
+            "::ffff:198.51.100.7",
+            "198.51.100.7, ::ffff:10.0.0.2",
+            "198.51.100.7,10.0.0.2:80",
+        ] {
+            assert_eq!(client_address(proxy, &forwarded(hops), &trusted), client, "{hops}");
+        }
+        let wide: IpAddr = "2001:db8::7".parse().unwrap();
+        for hops in ["2001:db8::7", "[2001:db8::7]", "[2001:db8::7]:4711"] {
+            assert_eq!(client_address(proxy, &forwarded(hops), &trusted), wide, "{hops}");
+        }
+        let mut headers = HeaderMap::new();
+        let hidden = http::HeaderValue::from_bytes(b"\xff, 198.51.100.7").unwrap();
+        headers.insert("x-forwarded-for", hidden);
+        assert_eq!(client_address(proxy, &headers, &trusted), client, "the byte is the client's");
     }
 }

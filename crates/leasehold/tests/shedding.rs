@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold_api::{CreateEvent, CreateHold, EventView, ItemSpec, LayoutSpec, SectionSpec};
-use leasehold_client::{Client, Request, Response};
+use leasehold_client::Request;
 use leasehold_engine::{EmbeddedEngine, EmbeddedOptions};
 use leasehold_lock::{Locker, Memory};
 use leasehold_server::ServerConfig;
-use leasehold_testkit::{RawConnection, exchange, request_bytes};
+use leasehold_testkit::{
+    Answer, History, RawConnection, RecordingClient, check, exchange, read_back, request_bytes,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
@@ -17,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 const SEATS: u32 = 500;
 const SOON: Duration = Duration::from_secs(10);
 
-/// A server in this process, with limits that the command does not offer.
+/// A server in this process, with limits that the command does not offer, and the history of its clients.
 struct Server {
     address: String,
+    history: History,
     stop: CancellationToken,
     task: JoinHandle<()>,
     _folder: tempfile::TempDir,
@@ -37,7 +40,7 @@ impl Server {
         let stop = CancellationToken::new();
         let locker = Locker::new(Memory::new());
         let task = tokio::spawn(leasehold_server::serve(listener, engine, locker, config, stop.clone()));
-        let server = Self { address, stop, task, _folder: folder };
+        let server = Self { address, history: History::new(), stop, task, _folder: folder };
         let sections = vec![SectionSpec { name: "A".to_owned(), rows: 1, seats_per_row: SEATS }];
         let layout = Some(LayoutSpec { sections });
         let event = CreateEvent { id: "gala".to_owned(), layout, ..CreateEvent::default() };
@@ -45,9 +48,14 @@ impl Server {
         server
     }
 
+    /// A client on a connection of its own.
+    fn client(&self) -> RecordingClient {
+        RecordingClient::new(&self.address, 0, &self.history)
+    }
+
     /// One request on a connection of its own.
-    async fn send(&self, request: Request) -> Response {
-        Client::new(&self.address).send(request).await.unwrap()
+    async fn send(&self, request: Request) -> Answer {
+        self.client().send(request).await.answered("a request")
     }
 
     async fn counter(&self, name: &str) -> u64 {
@@ -57,7 +65,12 @@ impl Server {
         line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
     }
 
+    /// Whoever was turned away has nothing, and nobody else has lost anything.
     async fn end(self) {
+        read_back(&self.address, &self.history).await;
+        let checked = check(&self.history);
+        checked.assert_meaningful(1);
+        checked.assert_clean();
         self.stop.cancel();
         self.task.await.unwrap();
     }
@@ -68,10 +81,10 @@ fn hold(seat: u32) -> Request {
     Request::post("/v1/events/gala/holds", &body)
 }
 
-fn assert_overloaded(answer: &Response) {
+fn assert_overloaded(answer: &Answer) {
     assert_eq!((answer.status, answer.code().as_deref()), (503, Some("overloaded")), "{answer:?}");
-    assert_eq!(answer.headers["retry-after"], "1");
-    assert_eq!(answer.headers["content-type"], "application/problem+json");
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,14 +92,14 @@ async fn a_full_queue_sheds_newcomers_and_what_it_took_is_done() {
     let server = Server::start(8, ServerConfig::default()).await;
     let mut buyers = JoinSet::new();
     for seat in 1..=SEATS {
-        let mut client = Client::new(&server.address);
-        buyers.spawn(async move { client.send(hold(seat)).await.unwrap() });
+        let mut client = server.client();
+        buyers.spawn(async move { client.send(hold(seat)).await.answered("a buyer") });
     }
     let answers = buyers.join_all().await;
     let (granted, shed): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 201);
     shed.iter().for_each(|answer| assert_overloaded(answer));
     assert!(!granted.is_empty() && !shed.is_empty(), "{} granted, {} shed", granted.len(), shed.len());
-    let event: EventView = server.send(Request::get("/v1/events/gala")).await.json().unwrap();
+    let event: EventView = server.send(Request::get("/v1/events/gala")).await.view().unwrap();
     assert_eq!(event.seats.held as usize, granted.len());
     assert_eq!(server.send(Request::get("/readyz")).await.status, 200, "the queue is empty again");
     server.end().await;
@@ -107,8 +120,8 @@ async fn a_server_without_room_is_not_ready_and_goes_on_reading() {
 async fn a_request_too_many_is_turned_away_until_another_is_done() {
     let config = ServerConfig { requests_max: 1, ..ServerConfig::default() };
     let server = Server::start(1_024, config).await;
-    let body = br#"{"items":[{"seat":"A-1-1"}]}"#;
-    let whole = request_bytes("POST", "/v1/events/gala/holds", &[("expect", "100-continue")], body);
+    let body = br#"{"id":"slow","seats":["A-1-1"]}"#;
+    let whole = request_bytes("POST", "/v1/events", &[("expect", "100-continue")], body);
     let (first_half, second_half) = whole.split_at(whole.len() - body.len() / 2);
     let mut slow = RawConnection::open(&server.address).unwrap();
     slow.write(first_half).unwrap();

@@ -38,6 +38,17 @@ pub(crate) struct AvailabilityCache {
     makers: Semaphore,
 }
 
+impl AvailabilityCache {
+    /// Makes a large answer of another kind, on a thread of its own and few at a time.
+    pub(crate) async fn aside<T: Send + 'static>(
+        &self,
+        make: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let _place = self.makers.acquire().await.map_err(|_| ApiError::new(Code::Overloaded))?;
+        made_aside(make).await
+    }
+}
+
 impl Default for AvailabilityCache {
     fn default() -> Self {
         Self { ready: Kept::default(), making: Kept::default(), makers: Semaphore::new(MAKERS_MAX) }

@@ -26,7 +26,9 @@ pub(crate) async fn create(
     let body: CreateBlock = parse(&write.body)?;
     let venue = venue(&app, &event).await?;
     let done = write.execute(&app, wire::create_block(&venue, &body)?, Some(&venue)).await?;
-    tracing::info!(event = %venue.id, items = body.seats.len() + body.pools.len(), reason = body.reason, "blocked");
+    if !done.replayed {
+        tracing::info!(event = %venue.id, items = body.seats.len() + body.pools.len(), reason = body.reason, "blocked");
+    }
     Ok(answer(&app, &done, StatusCode::CREATED))
 }
 

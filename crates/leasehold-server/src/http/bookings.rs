@@ -6,6 +6,7 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use leasehold_api::{BookingView, CancelBooking, ConfirmHold, Problem};
 use leasehold_core::{BookingId, Command};
+use leasehold_engine::Outcome;
 
 use super::holds::{remembered, venue_of};
 use super::{Write, answer, proven_hold};
@@ -61,7 +62,9 @@ pub(crate) async fn cancel(
     let booking = booking_id(&booking)?;
     let command = Command::CancelBooking(leasehold_core::CancelBooking { booking });
     let done = write.execute(&app, command, None).await?;
-    tracing::info!(%booking, reason = reason.as_ref().map(leasehold_core::Text::as_str), "cancelled a booking");
+    if matches!(&done.outcome, Outcome::Booking(known) if known.cancelled_at == done.at && !done.replayed) {
+        tracing::info!(%booking, reason = reason.as_ref().map(leasehold_core::Text::as_str), "cancelled a booking");
+    }
     Ok(answer(&app, &done, StatusCode::OK))
 }
 

@@ -17,6 +17,8 @@ use crate::wire;
 
 /// Events on one page.
 const PAGE_MAX: usize = 100;
+/// The rows of a larger venue are written where that keeps nobody else waiting.
+const ROWS_AT_ONCE_MAX: usize = 1_000;
 
 /// Creates an event with its seats and pools.
 #[utoipa::path(post, path = "/v1/events", request_body = CreateEvent, tag = "events", responses(
@@ -32,7 +34,9 @@ pub(crate) async fn create(State(app): State<App>, request: Request<Body>) -> Re
     let laid_out = tokio::task::spawn_blocking(move || wire::create_event(body));
     let command = laid_out.await.map_err(|_| ApiError::new(Code::OutcomeUnknown))??;
     let done = write.execute(&app, command, None).await?;
-    tracing::info!(event = %done.venue.id, seats = done.venue.layout.seat_count(), "created an event");
+    if !done.replayed {
+        tracing::info!(event = %done.venue.id, seats = done.venue.layout.seat_count(), "created an event");
+    }
     Ok(answer(&app, &done, StatusCode::CREATED))
 }
 
@@ -70,13 +74,17 @@ pub(crate) async fn read(
     let summary = app.engine.event(&venue).await?;
     let mut view = wire::event_view(&venue, &summary);
     view.stale_ms = millis(behind);
-    view.sections = sections(&venue);
-    if with_seats {
-        let seats =
-            (0..venue.layout.seat_count()).map(|seat| venue.layout.seat_name(SeatNo(seat)).to_owned());
-        view.seat_ids = seats.collect();
-    }
-    Ok(aged(json(StatusCode::OK, &view), behind))
+    let is_large = with_seats || venue.layout.rows().len() > ROWS_AT_ONCE_MAX;
+    let mut make = move || {
+        view.sections = sections(&venue);
+        if with_seats {
+            let seat_id = |seat| venue.layout.seat_name(SeatNo(seat)).to_owned();
+            view.seat_ids = (0..venue.layout.seat_count()).map(seat_id).collect();
+        }
+        json(StatusCode::OK, &view)
+    };
+    let made = if is_large { app.availability.aside(make).await? } else { make() };
+    Ok(aged(made, behind))
 }
 
 /// Changes the rules, the capacities, or whether it sells.
@@ -94,7 +102,9 @@ pub(crate) async fn update(
     let patch = wire::event_patch(&venue, &body)?;
     let command = Command::UpdateEvent(UpdateEvent { event: venue.number, patch });
     let done = write.execute(&app, command, Some(&venue)).await?;
-    tracing::info!(event = %venue.id, "changed an event");
+    if !done.replayed {
+        tracing::info!(event = %venue.id, "changed an event");
+    }
     Ok(answer(&app, &done, StatusCode::OK))
 }
 

@@ -132,7 +132,9 @@ pub(crate) async fn revoke(
     let reason = wire::reason(body.reason.as_deref())?;
     let hold = hold_id(&hold)?;
     let done = write.execute(&app, Command::RevokeHold(hold, reason.clone()), None).await?;
-    tracing::info!(%hold, reason = reason.as_ref().map(leasehold_core::Text::as_str), "revoked a hold");
+    if matches!(&done.outcome, Outcome::Hold(known) if known.ended_at == done.at && !done.replayed) {
+        tracing::info!(%hold, reason = reason.as_ref().map(leasehold_core::Text::as_str), "revoked a hold");
+    }
     Ok(answer(&app, &done, StatusCode::OK))
 }
 

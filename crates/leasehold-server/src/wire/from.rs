@@ -30,8 +30,8 @@ pub(crate) fn create_event(body: api::CreateEvent) -> Result<Command, ApiError> 
 }
 
 fn grid(layout: &api::LayoutSpec) -> Result<Layout, ApiError> {
-    let total: u64 =
-        layout.sections.iter().map(|one| u64::from(one.rows) * u64::from(one.seats_per_row)).sum();
+    let seats = |one: &api::SectionSpec| u64::from(one.rows) * u64::from(one.seats_per_row);
+    let total = layout.sections.iter().fold(0, |sum: u64, one| sum.saturating_add(seats(one)));
     if total > SEATS_PER_EVENT_MAX as u64 {
         return Err(ApiError::invalid(format!("at most {SEATS_PER_EVENT_MAX} seats")));
     }

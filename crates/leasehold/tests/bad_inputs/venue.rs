@@ -1,7 +1,8 @@
 //! A server with one event, one hold, one booking and one lock, and the assertion that a request leaves them as they
 //! are.
 //!
-//! A table of bad inputs is read to its end: what is wrong is collected, and the test fails with all of it.
+//! A table of bad inputs is read to its end: what is wrong is collected, and the test fails with all of it. At the end
+//! the independent checker judges what else was asked.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use leasehold_api::{AcquireLock, Code, CreateEvent, LockGrant, LockView, PolicySpec, PoolSpec, SeatSpec};
 use leasehold_client::Client;
 use leasehold_testkit::{Desk, Granted, RawAnswer, Stage, exchange, request_bytes, try_exchange};
+use tokio::runtime::Handle;
 
 /// No refusal may take longer, however large the input.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
@@ -172,8 +174,15 @@ impl Venue {
 }
 
 impl Drop for Venue {
+    /// The history has what was asked properly: whatever else had an effect is not explained by it.
     fn drop(&mut self) {
-        let complaints = std::mem::take(&mut *self.complaints.lock().unwrap());
+        let mut complaints = std::mem::take(&mut *self.complaints.lock().unwrap());
+        if !std::thread::panicking() {
+            let judged = tokio::task::block_in_place(|| Handle::current().block_on(self.stage.judge()));
+            judged.assert_meaningful(3);
+            complaints
+                .extend(judged.violations.iter().map(|found| format!("{:?}: {}", found.rule, found.message)));
+        }
         let report = format!("{} complaints:\n{}", complaints.len(), complaints.join("\n"));
         match (complaints.is_empty(), std::thread::panicking()) {
             (true, _) => {}
