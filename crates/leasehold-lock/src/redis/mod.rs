@@ -17,7 +17,6 @@ pub(crate) mod link;
 pub(crate) mod script;
 mod sentry;
 pub(crate) mod servers;
-mod silence;
 pub(crate) mod transport;
 pub(crate) mod url;
 
