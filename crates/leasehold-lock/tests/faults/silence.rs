@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_lock::link::{Link, Lua};
-use leasehold_lock::{Locker, Redis};
-use leasehold_testkit::servers::{Direction, FaultProxy, RedisCluster, RedisServer};
+use leasehold_lock::{Locker, Postgres, Redis};
+use leasehold_testkit::servers::{self, Direction, FaultProxy, RedisCluster, RedisServer};
 
 use crate::support::{granted, in_time, until};
 
@@ -54,4 +54,13 @@ async fn short_lease_on_redis_outlives_a_connection_that_falls_silent() {
     let proxy = FaultProxy::start(server.address()).await;
     let locker = Locker::new(Redis::open(&format!("redis://{}", proxy.address())).unwrap());
     lease_is_renewed_over_a_new_connection(locker, &proxy, Duration::from_secs(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lease_in_postgres_outlives_a_connection_that_falls_silent() {
+    let server = servers::Postgres::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let url = format!("postgres://postgres@{}/postgres", proxy.address());
+    let locker = Locker::new(Postgres::open(&url).unwrap());
+    lease_is_renewed_over_a_new_connection(locker, &proxy, Duration::from_secs(7)).await;
 }
