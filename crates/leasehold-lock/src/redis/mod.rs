@@ -453,14 +453,17 @@ impl Backend for Redis {
             match answer {
                 Ok(extended) => {
                     for (index, extended) in indexes.into_iter().zip(extended) {
-                        if extended == 0 && results[index].is_ok() {
+                        if extended == 0 {
                             results[index] = Ok(Renewed::Gone);
                         }
                     }
                 }
                 Err(error) => {
                     for index in indexes {
-                        results[index] = Err(error.to_another());
+                        // What is gone in one slot is gone, whatever another says.
+                        if !matches!(results[index], Ok(Renewed::Gone)) {
+                            results[index] = Err(error.to_another());
+                        }
                     }
                 }
             }
