@@ -31,6 +31,8 @@
 pub mod backend;
 mod bells;
 mod clock;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod current;
 pub mod doctor;
 mod error;
 mod lease;
@@ -51,6 +53,8 @@ mod postgres;
 mod redis;
 #[cfg(feature = "redis")]
 mod redlock;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod silence;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_lock::{Epochs, Redis};
+use leasehold_lock::backend::{Attempt, Backend, Held, Order, Renewed, Request};
+use leasehold_lock::{Epochs, Names, Owner, Redis, Ttl};
 use leasehold_testkit::lock_suite::single;
 use leasehold_testkit::servers::{Persistence, Postgres, RedisCluster};
 
@@ -45,5 +46,34 @@ async fn listing_scans_every_master() {
     for master in cluster.masters() {
         let commands: String = cluster.server(master).command(&["INFO", "commandstats"]);
         assert!(commands.contains("cmdstat_scan:") && !commands.contains("cmdstat_keys:"), "{commands}");
+    }
+}
+
+/// A name that is gone is gone, also when another of the same lease cannot be asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_lost_one_name_is_gone_whatever_the_other_slots_say() {
+    let mut cluster = start();
+    let store = on(&cluster);
+    let key = |number: u32| format!("lock:job-{number}");
+    let master = cluster.master_of(&key(0));
+    let other = (1..).find(|number| cluster.master_of(&key(*number)) != master).unwrap();
+    // Whichever answers first.
+    for (lost, silent) in [(0, other), (other, 0)] {
+        let names = Names::try_from(["job-0", &format!("job-{other}")]).unwrap();
+        let (owner, ttl) = (Owner::random(None), Ttl::new(Duration::from_secs(60)).unwrap());
+        let request = Request { names: &names, owner: &owner, ttl, order: Order::Any };
+        let attempt = store.try_acquire(&request).await.unwrap();
+        assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+        let on_lost = cluster.server(cluster.master_of(&key(lost)));
+        assert_eq!(on_lost.command::<u32>(&["DEL", &key(lost)]), 1);
+        let nodes = [cluster.replica_of(&key(silent)), cluster.master_of(&key(silent))];
+        nodes.iter().for_each(|node| cluster.server_mut(*node).pause());
+        let held = Held { names, owner, ttl, order: Order::Any };
+        let renewed = store.renew(std::slice::from_ref(&held)).await;
+        assert!(matches!(renewed.as_slice(), [Ok(Renewed::Gone)]), "{renewed:?}");
+        nodes.iter().for_each(|node| cluster.server_mut(*node).resume());
+        cluster.wait_until_settled();
+        let on_silent = cluster.server(cluster.master_of(&key(silent)));
+        let _: u32 = on_silent.command(&["DEL", &key(silent)]);
     }
 }

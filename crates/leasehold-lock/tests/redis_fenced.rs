@@ -72,3 +72,27 @@ async fn a_key_that_is_no_lock_is_refused_and_those_who_asked_with_it_are_not() 
         assert_eq!((field.as_str(), server.command::<Vec<String>>(&["KEYS", "lock:*"]).len()), ("value", 1));
     }
 }
+
+/// A setup that will not work by waiting is refused, and not unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_authority_that_may_not_keep_epochs_is_refused() {
+    let (server, postgres) = (start(), Postgres::start());
+    let (client, connection) = tokio_postgres::connect(&postgres.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+        .batch_execute("CREATE ROLE clerk LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        .await
+        .unwrap();
+    let clerk = || Epochs::open(&postgres.url().replace("postgres@", "clerk@")).unwrap();
+    let ask = async || {
+        let locker = Locker::new(Redis::open(&server.url()).unwrap().with_epochs(clerk()));
+        locker.acquire("job").no_wait().await
+    };
+    let without_table = ask().await;
+    assert!(matches!(without_table, Err(LockError::Refused { .. })), "{without_table:?}");
+    // The table is there, and only its use is not allowed.
+    client.batch_execute(include_str!("../src/redis/sql/epochs.sql")).await.unwrap();
+    client.batch_execute("GRANT CREATE ON SCHEMA public TO clerk").await.unwrap();
+    let without_rights = ask().await;
+    assert!(matches!(without_rights, Err(LockError::Refused { .. })), "{without_rights:?}");
+}

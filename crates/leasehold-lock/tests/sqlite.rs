@@ -3,7 +3,8 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use leasehold_lock::{LockName, Locker, Sqlite};
+use leasehold_lock::backend::{Attempt, Backend, Order, Request};
+use leasehold_lock::{LockName, Locker, Names, Owner, Sqlite, Ttl};
 
 leasehold_testkit::lock_suite!(async {
     let folder = tempfile::tempdir().unwrap();
@@ -60,4 +61,27 @@ async fn a_busy_process_is_told_of_releases_by_others() {
     waited.sort_unstable();
     // Whoever is not told looks for itself after half a second or more.
     assert!(waited[waited.len() / 2] < Duration::from_millis(300), "told after {waited:?}");
+}
+
+/// A lease begins when its transaction does, and not when that began to wait for another process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_had_to_wait_for_the_file_has_its_whole_length() {
+    const LENGTH: Duration = Duration::from_millis(500);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let store = Sqlite::open(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let asking = tokio::spawn(async move {
+        let (names, owner) = (Names::try_from("job").unwrap(), Owner::random(None));
+        let request =
+            Request { names: &names, owner: &owner, ttl: Ttl::new(LENGTH).unwrap(), order: Order::Any };
+        let attempt = store.try_acquire(&request).await.unwrap();
+        (attempt, store.inspect(names.first()).await.unwrap())
+    });
+    tokio::time::sleep(LENGTH * 3 / 2).await;
+    other.execute_batch("COMMIT").unwrap();
+    let (attempt, view) = asking.await.unwrap();
+    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    assert!(view.is_some(), "it was over when it was granted");
 }

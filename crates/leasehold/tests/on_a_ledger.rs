@@ -1,4 +1,5 @@
-//! What servers on a ledger tell and share: how old reads are while it is gone, who they are, and their rate limits.
+//! What servers on a ledger tell and share: how old reads are while it is gone, who they are, their rate limits,
+//! and that what one gave up does not take a lock from another.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -152,4 +153,31 @@ fn an_address_has_its_rate_once() -> bool {
     let refused = read(second.address(), "/v1/events");
     assert_eq!((refused.status, refused.header("retry-after").is_some()), (429, true), "{refused:?}");
     more < BURST / 2 + refilled
+}
+
+/// The first server goes on releasing what it gave up, and the same key was used for both.
+#[test]
+fn a_request_that_one_server_gave_up_and_another_granted_keeps_its_lock() {
+    let (ledger, redis) = (Postgres::start(), RedisServer::start());
+    let start = || launch(&ledger).args(&["--locks", &redis.url()]).start();
+    let (one, other) = (start(), start());
+    let (lock, json) = ("/v1/locks/gate", ("content-type", "application/json"));
+    let key = [json, ("idempotency-key", "k1"), ("host", "localhost")];
+    let holder = ask(other.address(), "POST", lock, &[json], r#"{"ttl_ms":600000}"#);
+    let holder = body(&holder)["owner"].as_str().unwrap().to_owned();
+    // Whoever stood in line is released once more a second after it left.
+    let wanted = r#"{"ttl_ms":600000,"wait_ms":60000,"order":"fifo"}"#;
+    let waiting = |address: &str, count: u64| until(address, lock, |answer| body(answer)["waiters"] == count);
+    let mut gone = RawConnection::open(one.address()).unwrap();
+    gone.write(&request_bytes("POST", lock, &key, wanted.as_bytes())).unwrap();
+    waiting(one.address(), 1);
+    drop(gone);
+    waiting(one.address(), 0);
+    let released = ask(other.address(), "DELETE", lock, &[("lock-owner", &holder)], "");
+    assert_eq!(released.status, 200, "{released:?}");
+    let granted = ask(other.address(), "POST", lock, &key, wanted);
+    assert_eq!(granted.status, 201, "{granted:?}");
+    std::thread::sleep(Duration::from_millis(1_500));
+    let third = ask(one.address(), "POST", lock, &[json], r#"{"wait_ms":0}"#);
+    assert_eq!(third.status, 409, "somebody else got in: {third:?}");
 }

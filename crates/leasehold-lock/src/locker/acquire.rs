@@ -81,7 +81,7 @@ impl Pursuit {
         let began = self.core.clock.now();
         let until = began + wait.min(WAIT_MAX);
         let mut watch: Option<(Watch, Busy)> = None;
-        let mut looks = 0;
+        let (mut looks, mut late) = (0, 0);
         loop {
             let sent = self.core.clock.now();
             let busy = match self.ask().await? {
@@ -98,10 +98,14 @@ impl Pursuit {
                     if let Err(error) = self.core.backend.release(&self.held).await {
                         return Err(self.failed(error));
                     }
-                    if self.core.clock.now() >= until {
+                    let left = until.since(self.core.clock.now());
+                    if left.is_zero() {
                         let late = StoreError::Unknown("the answer came after the lease had ended".into());
                         return Err(self.failed(late));
                     }
+                    // It may be too short for this store, and then the next one is no better.
+                    late += 1;
+                    tokio::time::sleep(jittered(look_after(late)).min(left)).await;
                     continue;
                 }
                 Attempt::Busy(busy) => busy,
@@ -181,7 +185,7 @@ impl Pursuit {
         let look_after = match (&watch, self.held.order) {
             (_, Order::Fifo) => LOOK_AFTER_IN_QUEUE,
             (Some(_), Order::Any) => LOOK_AFTER_WITH_BELL,
-            (None, Order::Any) => (LOOK_AFTER_MIN * 2u32.pow(looks.min(10))).min(LOOK_AFTER_MAX),
+            (None, Order::Any) => look_after(looks),
         };
         // A lease that ends by itself rings no bell.
         let end = busy.remaining.map_or(look_after, |remaining| remaining + Duration::from_millis(1));
@@ -226,6 +230,11 @@ impl Drop for Pursuit {
             }
         }
     }
+}
+
+/// Ever more slowly.
+fn look_after(looks: u32) -> Duration {
+    (LOOK_AFTER_MIN * 2u32.pow(looks.min(10))).min(LOOK_AFTER_MAX)
 }
 
 /// Between half and all of a pause, so that those who began together do not stay together.

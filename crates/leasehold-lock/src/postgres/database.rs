@@ -17,6 +17,11 @@ use crate::error::StoreError;
 
 /// A connection that is not there by then is not coming.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// A connection whose other end does not acknowledge anything for so long is gone, unless the URL says otherwise. The
+/// system would go on trying for a quarter of an hour.
+const ACKNOWLEDGE_TIME_MAX: Duration = Duration::from_secs(10);
+/// One that only listens finds out so long after the last word.
+const ASK_FOR_LIFE_AFTER: Duration = Duration::from_secs(15);
 
 /// A URL that names no database, or one that cannot be reached in the way it says.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +72,12 @@ impl Database {
         let (url, ca_file) = without_ca_file(url);
         let mut config: Config = url.parse().map_err(BadPostgresUrl::Url)?;
         config.connect_timeout(CONNECT_TIME_MAX);
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(ACKNOWLEDGE_TIME_MAX);
+        }
+        if !url.contains("keepalives_idle") {
+            config.keepalives_idle(ASK_FOR_LIFE_AFTER);
+        }
         let wants_tls = config.get_ssl_mode() == SslMode::Require || ca_file.is_some();
         if wants_tls && !cfg!(feature = "tls") {
             return Err(BadPostgresUrl::TlsNotBuiltIn);

@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
 use super::database::{Database, failure};
+use crate::current::{Current, End};
 use crate::error::StoreError;
 
 /// How long a call may take, with the connection if there is none. Longer than the database's own limit.
@@ -39,7 +40,9 @@ const MAKE: &str = "BEGIN; SELECT pg_advisory_xact_lock(7810756276994728811)";
 #[derive(Debug)]
 pub(super) struct Lane {
     database: Database,
-    link: Mutex<Option<Arc<Link>>>,
+    link: Current<Arc<Link>>,
+    /// How often it was made; one at a time makes it.
+    connecting: Mutex<u64>,
 }
 
 /// A connection with its statements.
@@ -53,8 +56,9 @@ pub(super) struct Link {
 }
 
 impl Lane {
-    pub(super) fn to(database: Database) -> Self {
-        Self { database, link: Mutex::default() }
+    /// A connection that leaves questions open for `silence_max` is left, also when nobody waits so long for an answer.
+    pub(super) fn to(database: Database, silence_max: Duration) -> Self {
+        Self { database, link: Current::none(silence_max), connecting: Mutex::default() }
     }
 
     /// Asks one thing. What was asked before on the same connection is done before.
@@ -64,30 +68,32 @@ impl Lane {
         arguments: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
         let asking = async {
-            let link = self.link().await?;
+            let (number, link) = self.link().await?;
+            let asked = self.link.asks(number);
             let answer = link.client.query(statement(&link), arguments).await;
+            asked.ends(End::Answered);
             answer.map_err(failure)
         };
         match tokio::time::timeout(TIME_MAX, asking).await {
             Ok(answer) => answer,
-            Err(elapsed) => {
-                // Whatever it hangs on, the next one shall not wait behind it.
-                if let Ok(mut link) = self.link.try_lock() {
-                    *link = None;
-                }
-                Err(StoreError::Unknown(elapsed.into()))
-            }
+            // Whatever it hangs on, the next one does not wait behind it: such a silence is too long for any connection.
+            Err(elapsed) => Err(StoreError::Unknown(elapsed.into())),
         }
     }
 
-    async fn link(&self) -> Result<Arc<Link>, StoreError> {
-        let mut known = self.link.lock().await;
-        if let Some(link) = known.as_ref().filter(|link| !link.client.is_closed()) {
-            return Ok(Arc::clone(link));
+    async fn link(&self) -> Result<(u64, Arc<Link>), StoreError> {
+        let open = || self.link.get().filter(|(_, link)| !link.client.is_closed());
+        if let Some(open) = open() {
+            return Ok(open);
+        }
+        let mut number = self.connecting.lock().await;
+        if let Some(open) = open() {
+            return Ok(open);
         }
         let link = Arc::new(Link::connect(&self.database).await?);
-        *known = Some(Arc::clone(&link));
-        Ok(link)
+        *number += 1;
+        self.link.set(*number, Arc::clone(&link));
+        Ok((*number, link))
     }
 }
 

@@ -34,6 +34,11 @@ use crate::owner::Owner;
 
 /// Connections on which names are taken and given back.
 const LANES: usize = 4;
+/// What had no answer by then, by the database's own limit, has none any more: see `lane.rs`.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// The same for renewals and looks, which may come in any order, so that one that hangs is left while there is time for
+/// another.
+const RENEWAL_SILENCE_MAX: Duration = Duration::from_secs(2);
 /// A waiter in line that does not ask for so long has gone away.
 const ALIVE: Duration = Duration::from_secs(1);
 /// Most that wait in line for one name.
@@ -65,8 +70,8 @@ impl Postgres {
 
     /// The same in a database whose URL was read before.
     pub fn new(database: Database) -> Self {
-        let lane = || Lane::to(database.clone());
-        let (lanes, other) = (std::array::from_fn(|_| lane()), lane());
+        let lanes = std::array::from_fn(|_| Lane::to(database.clone(), SILENCE_MAX));
+        let other = Lane::to(database.clone(), RENEWAL_SILENCE_MAX);
         Self { lanes, other, database, bells: Bells::default(), listener: OnceLock::new() }
     }
 

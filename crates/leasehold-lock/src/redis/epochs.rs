@@ -75,13 +75,13 @@ impl Epochs {
                 Err(error) => last_error = Some(error),
             }
         }
-        Err(StoreError::Unknown(last_error.map_or("no answer".into(), Into::into)))
+        Err(last_error.map_or_else(|| StoreError::Unknown("no answer".into()), failure))
     }
 
     async fn connect(&self) -> Result<Client, StoreError> {
         let client = self.database.connect().await.map_err(failure)?.client;
         let made = client.batch_execute(include_str!("sql/epochs.sql")).await;
-        made.map_err(|error| StoreError::Unknown(error.into()))?;
+        made.map_err(failure)?;
         Ok(client)
     }
 }

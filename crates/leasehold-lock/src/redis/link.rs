@@ -26,15 +26,17 @@ use super::failure::failure;
 use super::script::Lua;
 use super::sentry::Sentry;
 use super::servers::{ANSWER_TIME_MAX, CONNECT_TIME_MAX, Servers, cluster, sentinel_client};
-use super::silence::Silence;
 use super::transport::Transport;
 use crate::bells::Bells;
+use crate::current::{Current, End};
 use crate::error::StoreError;
 use crate::redlock::Tally;
 
-/// How long a cluster's client may go without an answer before another one takes its place. In that time it has found its
-/// servers again, if it can.
-const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// How long a cluster's client may leave questions open before another one takes its place: one that lost all its
+/// connections may look for servers for ever, and in vain. In that time it has found them again, if it can.
+const CLUSTER_SILENCE_MAX: Duration = Duration::from_secs(2);
+/// The same for a connection to one server, whose renewals of short leases are given up sooner than answers count as lost.
+const SILENCE_MAX: Duration = Duration::from_millis(500);
 /// Beyond so many channels, those nobody listens to are left.
 const CHANNELS_MAX: usize = 256;
 
@@ -49,8 +51,7 @@ pub(crate) enum Ears {
 #[derive(Debug)]
 pub struct Link {
     servers: Servers,
-    connection: Mutex<Option<(u64, Connection)>>,
-    silence: Mutex<Silence>,
+    current: Current<Connection>,
     connecting: tokio::sync::Mutex<Connecting>,
     /// How often one of a cluster's connections for commands was lost.
     losses: Arc<AtomicU64>,
@@ -101,10 +102,13 @@ impl Link {
     }
 
     pub(crate) fn new(servers: Servers, ears: Ears) -> Self {
+        let silence_max = match servers {
+            Servers::Cluster { .. } => CLUSTER_SILENCE_MAX,
+            Servers::One(_) | Servers::Sentinel { .. } => SILENCE_MAX,
+        };
         Self {
             servers,
-            connection: Mutex::default(),
-            silence: Mutex::new(Silence::since_answer(Instant::now())),
+            current: Current::none(silence_max),
             connecting: tokio::sync::Mutex::default(),
             losses: Arc::default(),
             ears,
@@ -127,38 +131,25 @@ impl Link {
 
     /// Whether it has a connection, which may be broken.
     pub fn is_connected(&self) -> bool {
-        self.current().is_some()
-    }
-
-    /// Told that an answer is not waited for any more. A cluster's client that has had none for long is left: one that lost
-    /// all its connections may look for servers for ever, and in vain.
-    pub fn gave_up(&self) {
-        if self.is_cluster() && self.silence().length(Instant::now()) >= SILENCE_MAX {
-            *self.current() = None;
-            // The other client, which only listens, has lost them too. Somebody may be making one right now.
-            if let Ok(mut listening) = self.listening.try_lock()
-                && listening.take().is_some()
-            {
-                self.channels.is_one_lost.store(true, Ordering::Relaxed);
-            }
-        }
+        self.current.get().is_some()
     }
 
     /// Sends one command.
     pub(crate) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        let (generation, mut connection) = self.connected().await?;
-        let answer = connection.send(command).await;
-        self.understood(answer, generation)
+        let mut server = self.pinned().await?;
+        server.send(command).await
     }
 
     /// Sends commands of one slot, or of any slots when it is not a cluster. Not a transaction.
     pub(crate) async fn send_all<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, StoreError> {
         let (generation, mut connection) = self.connected().await?;
+        let asking = self.current.asks(generation);
         let answer = match &mut connection {
             Connection::One(one) => commands.query_async(one).await,
             Connection::Cluster(cluster) => commands.query_async(cluster).await,
         };
-        answer.inspect(|_| self.heard()).map_err(|error| self.failed(error, generation))
+        asking.ends(end_of(&answer));
+        answer.map_err(|error| self.failed(error, generation))
     }
 
     /// Sends one command to one node of a cluster.
@@ -168,6 +159,7 @@ impl Link {
         command: Cmd,
     ) -> Result<T, StoreError> {
         let (generation, mut connection) = self.connected().await?;
+        let asking = self.current.asks(generation);
         let answer = match &mut connection {
             Connection::One(one) => one.req_packed_command(&command).await,
             Connection::Cluster(cluster) => {
@@ -175,6 +167,7 @@ impl Link {
                 cluster.route_command(command, RoutingInfo::SingleNode(node)).await
             }
         };
+        asking.ends(end_of(&answer));
         self.understood(answer, generation)
     }
 
@@ -293,15 +286,14 @@ impl Link {
 
     /// The connection there is, for whoever is about to ask something.
     async fn connected(&self) -> Result<(u64, Connection), StoreError> {
-        self.asks();
-        if let Some(connected) = &*self.current() {
+        if let Some(connected) = self.current.get() {
             self.glance(&connected.1);
-            return Ok(connected.clone());
+            return Ok(connected);
         }
         let asked = Instant::now();
         let mut connecting = self.connecting.lock().await;
-        if let Some(connected) = &*self.current() {
-            return Ok(connected.clone());
+        if let Some(connected) = self.current.get() {
+            return Ok(connected);
         }
         // Whoever waited while somebody tried in vain does not try after that one: many would wait for each other.
         if let Some((at, error)) = &connecting.failed
@@ -312,10 +304,9 @@ impl Link {
         connecting.generation += 1;
         match self.connect_and_listen().await {
             Ok(connection) => {
-                let connected = (connecting.generation, connection);
-                *self.current() = Some(connected.clone());
-                self.glance(&connected.1);
-                Ok(connected)
+                self.current.set(connecting.generation, connection.clone());
+                self.glance(&connection);
+                Ok((connecting.generation, connection))
             }
             Err(error) => {
                 connecting.failed = Some((Instant::now(), error.to_another()));
@@ -332,7 +323,6 @@ impl Link {
             Ok(connection) => connection.map_err(failure)?,
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         };
-        self.heard();
         // A cluster's channels have a connection of their own.
         let resumed: Vec<Arc<str>> = match self.is_cluster() {
             true => Vec::new(),
@@ -375,6 +365,13 @@ impl Link {
                     Ok::<(), redis::aio::SendError>(())
                 });
                 let cluster = client.build()?.get_async_connection().await?;
+                // The other client, which only listens, has lost its servers too if the one before this has. Somebody may
+                // be making one right now.
+                if let Ok(mut listening) = self.listening.try_lock()
+                    && listening.take().is_some()
+                {
+                    self.channels.is_one_lost.store(true, Ordering::Relaxed);
+                }
                 self.connected_to(None);
                 Ok(Connection::Cluster(cluster))
             }
@@ -407,7 +404,6 @@ impl Link {
     ) -> Result<T, StoreError> {
         let answer = answer.and_then(Value::extract_error);
         let answer = answer.map_err(|error| self.failed(error, generation))?;
-        self.heard();
         T::from_redis_value(answer).map_err(|error| StoreError::Refused(error.into()))
     }
 
@@ -416,39 +412,10 @@ impl Link {
         let of_no_use = error.is_unrecoverable_error()
             || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
             || error.is_timeout();
-        if matches!(error.kind(), ErrorKind::Server(_)) {
-            self.heard();
-        }
-        if self.is_cluster() {
-            self.gave_up();
-        } else if of_no_use {
-            let mut current = self.current();
-            if current.as_ref().is_some_and(|(current, _)| *current == generation) {
-                *current = None;
-            }
+        if of_no_use && !self.is_cluster() {
+            self.current.leave(generation);
         }
         failure(error)
-    }
-
-    /// Whether a client is silent matters for clusters: other connections end when they are.
-    fn heard(&self) {
-        if self.is_cluster() {
-            *self.silence() = Silence::since_answer(Instant::now());
-        }
-    }
-
-    fn asks(&self) {
-        if self.is_cluster() {
-            self.silence().asked(Instant::now());
-        }
-    }
-
-    fn silence(&self) -> MutexGuard<'_, Silence> {
-        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn current(&self) -> MutexGuard<'_, Option<(u64, Connection)>> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn channels(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
@@ -469,8 +436,15 @@ impl Pinned<'_> {
     }
 
     pub(crate) async fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, StoreError> {
-        let answer = self.connection.send(command).await;
+        let answer = self.ask(command).await;
         self.link.understood(answer, self.generation)
+    }
+
+    async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let asking = self.link.current.asks(self.generation);
+        let answer = self.connection.send(command).await;
+        asking.ends(end_of(&answer));
+        answer
     }
 
     pub(crate) async fn run<T: FromRedisValue>(
@@ -481,7 +455,7 @@ impl Pinned<'_> {
     ) -> Result<T, StoreError> {
         let mut command = script.by_hash(keys, args);
         for _ in 0..2 {
-            match self.connection.send(&command).await.and_then(Value::extract_error) {
+            match self.ask(&command).await.and_then(Value::extract_error) {
                 Err(error) if is_unknown_script(&error) => {
                     command = script.by_text(keys, args);
                 }
@@ -499,7 +473,7 @@ impl Pinned<'_> {
         args: &[impl redis::ToRedisArgs + Sync],
     ) -> Result<Option<T>, StoreError> {
         let command = script.by_hash(keys, args);
-        match self.connection.send(&command).await.and_then(Value::extract_error) {
+        match self.ask(&command).await.and_then(Value::extract_error) {
             Err(error) if is_unknown_script(&error) => Ok(None),
             answer => self.link.understood(answer, self.generation).map(Some),
         }
@@ -554,6 +528,14 @@ impl std::fmt::Debug for Connection {
             Self::One(_) => "Connection::One",
             Self::Cluster(_) => "Connection::Cluster",
         })
+    }
+}
+
+/// A refusal shows that the server is there.
+fn end_of<T>(answer: &RedisResult<T>) -> End {
+    match answer {
+        Err(error) if !matches!(error.kind(), ErrorKind::Server(_)) => End::Failed,
+        _ => End::Answered,
     }
 }
 

@@ -17,7 +17,6 @@ pub(crate) mod link;
 pub(crate) mod script;
 mod sentry;
 pub(crate) mod servers;
-mod silence;
 pub(crate) mod transport;
 pub(crate) mod url;
 
@@ -219,6 +218,46 @@ impl Redis {
         })
     }
 
+    /// Asks for all names; what was taken of several is given back when another is not free.
+    async fn try_once(&self, request: &Request<'_>) -> Result<Attempt, StoreError> {
+        let names = request.names.as_slice();
+        let in_order = request.order == Order::Fifo;
+        if in_order && names.len() > 1 {
+            return Err(StoreError::Refused("only one name at a time can be waited for in order".into()));
+        }
+        if let ([name], false, false) = (names, in_order, self.is_fenced()) {
+            return self.set_if_free(request, name).await;
+        }
+        let alone = self.batches.as_ref().and_then(Batches::alone);
+        if let (Some(batches), None, [name], false) = (&self.batches, &alone, names, in_order)
+            && let Some(attempt) = self.fence_with_others(batches, request, name).await?
+        {
+            return Ok(attempt);
+        }
+        let groups = self.groups(names);
+        let mut fences: Vec<(&LockName, Fence)> = Vec::new();
+        for (index, group) in groups.iter().enumerate() {
+            match self.take_fenced(request, group).await? {
+                Attempt::Granted(grant) => {
+                    let granted = group.iter().map(|place| place.name).zip(grant.fences.unwrap_or_default());
+                    fences.extend(granted);
+                }
+                Attempt::Busy(busy) => {
+                    let Request { names, owner, ttl, order } = *request;
+                    let held = Held { names: names.clone(), owner: owner.clone(), ttl, order };
+                    for taken in &groups[..index] {
+                        self.release_group(&held, taken).await?;
+                    }
+                    return Ok(Attempt::Busy(busy));
+                }
+            }
+        }
+        fences.sort_unstable();
+        let fences = fences.into_iter().map(|(_, fence)| fence).collect();
+        let fences = self.is_fenced().then_some(fences);
+        Ok(Attempt::Granted(Grant { fences, remaining: request.ttl.length() }))
+    }
+
     /// Releases a lock together with what others ask. `None` when it must be released alone.
     async fn free_with_others(
         &self,
@@ -388,42 +427,13 @@ impl Backend for Redis {
 
     async fn try_acquire(&self, request: &Request<'_>) -> Result<Attempt, StoreError> {
         self.keys.check()?;
-        let names = request.names.as_slice();
-        let in_order = request.order == Order::Fifo;
-        if in_order && names.len() > 1 {
-            return Err(StoreError::Refused("only one name at a time can be waited for in order".into()));
+        let sent = self.link.moment();
+        let attempt = self.try_once(request).await?;
+        // What was sent first may arrive later, and take the names when its owner is done.
+        if self.link.may_be_repeated(sent) {
+            return Err(StoreError::Unknown("asked more than once, which is not over yet".into()));
         }
-        if let ([name], false, false) = (names, in_order, self.is_fenced()) {
-            return self.set_if_free(request, name).await;
-        }
-        let alone = self.batches.as_ref().and_then(Batches::alone);
-        if let (Some(batches), None, [name], false) = (&self.batches, &alone, names, in_order)
-            && let Some(attempt) = self.fence_with_others(batches, request, name).await?
-        {
-            return Ok(attempt);
-        }
-        let groups = self.groups(names);
-        let mut fences: Vec<(&LockName, Fence)> = Vec::new();
-        for (index, group) in groups.iter().enumerate() {
-            match self.take_fenced(request, group).await? {
-                Attempt::Granted(grant) => {
-                    let granted = group.iter().map(|place| place.name).zip(grant.fences.unwrap_or_default());
-                    fences.extend(granted);
-                }
-                Attempt::Busy(busy) => {
-                    let Request { names, owner, ttl, order } = *request;
-                    let held = Held { names: names.clone(), owner: owner.clone(), ttl, order };
-                    for taken in &groups[..index] {
-                        self.release_group(&held, taken).await?;
-                    }
-                    return Ok(Attempt::Busy(busy));
-                }
-            }
-        }
-        fences.sort_unstable();
-        let fences = fences.into_iter().map(|(_, fence)| fence).collect();
-        let fences = self.is_fenced().then_some(fences);
-        Ok(Attempt::Granted(Grant { fences, remaining: request.ttl.length() }))
+        Ok(attempt)
     }
 
     async fn renew(&self, leases: &[Held]) -> Vec<Result<Renewed, StoreError>> {
@@ -454,14 +464,17 @@ impl Backend for Redis {
             match answer {
                 Ok(extended) => {
                     for (index, extended) in indexes.into_iter().zip(extended) {
-                        if extended == 0 && results[index].is_ok() {
+                        if extended == 0 {
                             results[index] = Ok(Renewed::Gone);
                         }
                     }
                 }
                 Err(error) => {
                     for index in indexes {
-                        results[index] = Err(error.to_another());
+                        // What is gone in one slot is gone, whatever another says.
+                        if !matches!(results[index], Ok(Renewed::Gone)) {
+                            results[index] = Err(error.to_another());
+                        }
                     }
                 }
             }

@@ -82,10 +82,10 @@ impl Worker {
     }
 
     fn answer(&mut self, batch: Vec<Ask>) {
-        let now = self.clock.now();
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let table = match transaction {
-            Ok(transaction) => Table { transaction, now },
+            // It may have waited for another process, and leases end meanwhile.
+            Ok(transaction) => Table { transaction, now: self.clock.now() },
             Err(error) => {
                 let text = error.to_string();
                 return batch.into_iter().for_each(|ask| ask.fail(&text));

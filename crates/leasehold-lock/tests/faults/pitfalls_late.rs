@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_lock::backend::Released;
 use leasehold_lock::{Locker, Redis};
-use leasehold_testkit::servers::{Direction, FaultProxy, RedisServer};
+use leasehold_testkit::servers::{Direction, FaultProxy, RedisCluster, RedisServer};
 
 use crate::support::{LONG, granted, in_time, owner_on, until, until_within};
 
@@ -68,4 +68,35 @@ async fn pitfall_02_request_that_arrives_seconds_after_it_was_dropped_is_release
     assert!(settled < LATE, "it took {settled:?} to settle");
     until("the request arrives", async || owner_on(&server, "job").is_some()).await;
     until_within(LONG / 6, "the name is free", async || owner_on(&server, "job").is_none()).await;
+}
+
+/// A cluster's client sends a request again when its connection is lost, and does not tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_02_request_that_a_clusters_client_repeated_is_released_when_it_arrives() {
+    const LATE: Duration = Duration::from_secs(2);
+    const ROUNDS: u32 = 5;
+    let cluster = RedisCluster::start();
+    let proxies = cluster.put_behind_proxies().await;
+    let addresses: Vec<String> = proxies.iter().map(FaultProxy::address).collect();
+    let locker = Locker::new(Redis::open(&format!("redis-cluster://{}", addresses.join(","))).unwrap());
+    granted(locker.acquire("warm").await).release().await.unwrap();
+    let master = cluster.server(cluster.master_of("lock:{job}"));
+    for name in (0..ROUNDS).map(|round| format!("{{job}}-{round}")) {
+        let began = Instant::now();
+        proxies.iter().for_each(|proxy| proxy.delay(Direction::Requests, LATE));
+        let asking = tokio::spawn(locker.acquire(&name).ttl(LONG).into_future());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for proxy in &proxies {
+            proxy.hang_up();
+            proxy.pass().await;
+        }
+        granted(in_time("the repetition is answered", asking).await.unwrap()).release().await.unwrap();
+        if began.elapsed() >= LATE || owner_on(master, &name).is_some() {
+            continue;
+        }
+        until("the first request arrives", async || owner_on(master, &name).is_some()).await;
+        until_within(LONG / 6, "the name is free", async || owner_on(master, &name).is_none()).await;
+        return;
+    }
+    panic!("the release was late {ROUNDS} times in a row");
 }

@@ -1,11 +1,12 @@
-//! A cluster's client that had nothing to say because nobody asked.
+//! Connections that have nothing to say: because nobody asked, or because they are dead and do not show it.
 
 use std::time::Duration;
 
 use leasehold_lock::link::{Link, Lua};
-use leasehold_testkit::servers::{Direction, FaultProxy, RedisCluster};
+use leasehold_lock::{Locker, Postgres, Redis};
+use leasehold_testkit::servers::{self, Direction, FaultProxy, RedisCluster, RedisServer};
 
-use crate::support::{in_time, until};
+use crate::support::{granted, in_time, until};
 
 /// After a time without traffic one answer that is not waited for any more does not cost the client. Going on without
 /// answers does.
@@ -22,7 +23,6 @@ async fn client_of_a_cluster_that_nobody_asked_is_not_taken_for_one_that_is_sile
     proxies.iter().for_each(|proxy| proxy.swallow(Direction::Answers));
     let give_up = async || {
         assert!(tokio::time::timeout(Duration::from_millis(200), ask()).await.is_err(), "it was answered");
-        link.gave_up();
     };
     give_up().await;
     assert!(link.is_connected(), "left for one answer");
@@ -31,4 +31,36 @@ async fn client_of_a_cluster_that_nobody_asked_is_not_taken_for_one_that_is_sile
         !link.is_connected()
     })
     .await;
+}
+
+/// Strands the connections under a lease that nothing but its renewals uses, and holds it for longer than it lasts.
+async fn lease_is_renewed_over_a_new_connection(locker: Locker, proxy: &FaultProxy, ttl: Duration) {
+    let guard = granted(locker.acquire("job").ttl(ttl).await);
+    // Renewals may have a connection of their own.
+    tokio::time::sleep(ttl / 2).await;
+    guard.check().unwrap();
+    let before = proxy.traffic().connections;
+    proxy.strand();
+    tokio::time::sleep(ttl * 3 / 2).await;
+    guard.check().expect("it was renewed");
+    assert!(proxy.traffic().connections > before);
+    assert!(proxy.traffic().swallowed_request_bytes > 0, "nothing was stranded");
+}
+
+/// The renewals of a short lease are given up before an answer counts as lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_lease_on_redis_outlives_a_connection_that_falls_silent() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let locker = Locker::new(Redis::open(&format!("redis://{}", proxy.address())).unwrap());
+    lease_is_renewed_over_a_new_connection(locker, &proxy, Duration::from_secs(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lease_in_postgres_outlives_a_connection_that_falls_silent() {
+    let server = servers::Postgres::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let url = format!("postgres://postgres@{}/postgres", proxy.address());
+    let locker = Locker::new(Postgres::open(&url).unwrap());
+    lease_is_renewed_over_a_new_connection(locker, &proxy, Duration::from_secs(7)).await;
 }

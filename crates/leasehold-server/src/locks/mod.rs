@@ -35,7 +35,7 @@ const UNKNOWN_LEASE: Duration = TTL_DEFAULT;
 /// Locks on one store, as the API offers them.
 pub(crate) struct Locks {
     locker: Locker,
-    /// Makes the owner tokens of requests with an idempotency key, and the marks on cursors.
+    /// Makes the marks on cursors.
     key: SecretKey,
     clock: Clock,
     answers: Answers,
@@ -102,10 +102,9 @@ impl Locks {
         let wait = if waiter.is_some() { wanted.wait } else { Duration::ZERO };
         let acquire = self.locker.acquire(wanted.name.clone()).no_renewal();
         let acquire = acquire.ttl(wanted.ttl.length()).wait(wait);
-        let acquire = match (&ticket, &wanted.label) {
-            (Some(ticket), label) => acquire.owner(self.owner(ticket, label.as_ref())),
-            (None, Some(label)) => acquire.label(label.clone()),
-            (None, None) => acquire.no_label(),
+        let acquire = match &wanted.label {
+            Some(label) => acquire.label(label.clone()),
+            None => acquire.no_label(),
         };
         let acquired = match wanted.order {
             Order::Any => acquire.await,
@@ -222,15 +221,6 @@ impl Locks {
 
     fn begin(&self, key: Option<IdempotencyKey>) -> Result<Option<Begin<'_>>, ApiError> {
         key.map(|key| self.answers.begin(key)).transpose()
-    }
-
-    /// The token of a request with a key: the one it would get again.
-    fn owner(&self, ticket: &Ticket<'_>, label: Option<&Label>) -> Owner {
-        let (scope, fingerprint) = (ticket.key().scope.to_be_bytes(), ticket.key().fingerprint.to_be_bytes());
-        let attempt = ticket.attempt().to_be_bytes();
-        let code = self.key.code_of(&[b"owner", &scope, &fingerprint, &attempt]);
-        let secret = uuid::Uuid::from_slice(&code[..16]).expect("16 bytes are a UUID");
-        Owner::derived(secret, label)
     }
 
     /// From here on the lease is the client's.

@@ -63,6 +63,8 @@ struct Faults {
     answers: Flow,
     /// How often clients were hung up on.
     hang_ups: u64,
+    /// The last connection that is stranded, counted from 1.
+    stranded: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -127,7 +129,7 @@ impl FaultProxy {
 
     /// Ends every fault, and closes the connections that lost bytes: TCP never goes on after a gap.
     pub async fn pass(&self) {
-        self.faults.send_modify(|faults| (faults.requests, faults.answers) = Default::default());
+        self.faults.send_modify(|faults| *faults = Faults { hang_ups: faults.hang_ups, ..Faults::default() });
         self.order(Order::Listen).await;
         self.wait_until(|counters| counters.gaps.load(Ordering::SeqCst) == 0).await;
     }
@@ -140,6 +142,13 @@ impl FaultProxy {
     /// Hangs up on the clients that are connected now. What they have sent goes on its way to the server, however late.
     pub fn hang_up(&self) {
         self.faults.send_modify(|faults| faults.hang_ups += 1);
+    }
+
+    /// Swallows everything on the connections that are open now, both ways and without closing them, as a firewall does
+    /// that has forgotten them. New ones pass.
+    pub fn strand(&self) {
+        let last = self.counters.connections.load(Ordering::SeqCst);
+        self.faults.send_modify(|faults| faults.stranded = last);
     }
 
     /// Refuses new connections; those that are open stay.
@@ -204,8 +213,10 @@ impl Drop for FaultProxy {
 }
 
 impl Faults {
-    fn of(self, direction: Direction) -> Flow {
+    /// What is wrong with a direction of a connection, which has this number.
+    fn of(self, direction: Direction, connection: u64) -> Flow {
         match direction {
+            _ if connection <= self.stranded => Flow::Swallow,
             Direction::Requests => self.requests,
             Direction::Answers => self.answers,
         }

@@ -44,9 +44,9 @@ enum Stage {
 
 impl Plan {
     /// How much of the lease must be left when the command is asked to stop. Renewals begin when two thirds are
-    /// left, so they have had a third of the lease to get through.
+    /// left, so they have had a third of the lease to get through. What is left is never more than of `--max-hold`.
     fn lead(&self) -> Duration {
-        self.grace.min(self.ttl / 3)
+        self.lead_of_hold().min(self.ttl / 3)
     }
 
     /// The same for the longest time that it may run, which leaves all of the grace.

@@ -176,6 +176,14 @@ fn the_longest_time_ends_a_command_though_its_lease_could_be_renewed() {
     assert!(run.stderr().contains("--max-hold is over"));
 }
 
+/// With the grace and the lease that nobody asked for, both longer than the longest time.
+#[test]
+fn a_command_is_not_asked_to_stop_long_before_the_longest_time_is_over() {
+    let stage = Stage::new(Store::sqlite());
+    let mut run = stage.start(&["--lock", "job", "--max-hold", "9s"], "sleep 2; exit 7");
+    assert_eq!(run.code(), Some(7), "{}", run.stderr());
+}
+
 #[test]
 fn on_a_terminal_the_command_reads_and_then_the_shell_does() {
     let stage = Stage::new(Store::sqlite());

@@ -208,7 +208,7 @@ impl Lanes {
 
     /// Runs a script. A call that takes too long is not waited for, but goes on: its end tells the link what is wrong, and
     /// a connection that is slow to come does come. A cluster's client would go on with every call that nobody waits for,
-    /// so these end, and the link is told.
+    /// so these end, which tells the link.
     async fn run(
         self: &Arc<Self>,
         script: Script,
@@ -233,7 +233,6 @@ impl Lanes {
         if result.is_err() {
             if self.link.is_cluster() && self.link.is_connected() {
                 running.abort();
-                self.link.gave_up();
             }
             self.meters.failures.inc();
             breaker.failed();

@@ -25,6 +25,7 @@ struct Piece {
 /// One direction of one connection.
 struct Pipe {
     direction: Direction,
+    connection: u64,
     faults: watch::Receiver<Faults>,
     counters: Arc<Counters>,
     /// True once a byte was swallowed: nothing after it may arrive.
@@ -36,6 +37,7 @@ type Gaps = [(Direction, Arc<AtomicBool>); 2];
 
 /// Counts an open connection and its gaps for as long as it lives, however it ends.
 struct Open {
+    number: u64,
     counters: Arc<Counters>,
     gaps: Gaps,
 }
@@ -58,6 +60,7 @@ pub(super) async fn relay(
     let (from_server, to_server) = server.into_split();
     let [requests, answers] = open.gaps.clone().map(|(direction, has_gap)| Pipe {
         direction,
+        connection: open.number,
         faults: faults.clone(),
         counters: Arc::clone(&counters),
         has_gap,
@@ -74,7 +77,7 @@ pub(super) async fn relay(
     };
     tokio::select! {
         _ = async { tokio::try_join!(requests.run(from_client, to_server, hung_up()), answers) } => {}
-        () = healed_after_gap(faults.clone(), &open.gaps) => {}
+        () = healed_after_gap(faults.clone(), &open) => {}
     }
 }
 
@@ -137,21 +140,22 @@ impl Pipe {
         if self.flow() == Flow::Swallow {
             // The end of the stream is swallowed too: the other side hears nothing at all.
             let mut faults = self.faults.clone();
-            let _ = faults.wait_for(|faults| faults.of(self.direction) != Flow::Swallow).await;
+            let _ =
+                faults.wait_for(|faults| faults.of(self.direction, self.connection) != Flow::Swallow).await;
         }
         writer.shutdown().await
     }
 
     fn flow(&self) -> Flow {
-        self.faults.borrow().of(self.direction)
+        self.faults.borrow().of(self.direction, self.connection)
     }
 }
 
 impl Open {
     fn new(counters: Arc<Counters>, gaps: Gaps) -> Self {
-        counters.connections.fetch_add(1, Ordering::SeqCst);
+        let number = counters.connections.fetch_add(1, Ordering::SeqCst) + 1;
         counters.open.fetch_add(1, Ordering::SeqCst);
-        Self { counters, gaps }
+        Self { number, counters, gaps }
     }
 }
 
@@ -164,10 +168,11 @@ impl Drop for Open {
 }
 
 /// Returns when a direction that lost bytes no longer swallows; its connection cannot be used any more.
-async fn healed_after_gap(mut faults: watch::Receiver<Faults>, gaps: &Gaps) {
+async fn healed_after_gap(mut faults: watch::Receiver<Faults>, open: &Open) {
     let is_broken = |faults: &Faults| {
-        gaps.iter()
-            .any(|(direction, gap)| gap.load(Ordering::SeqCst) && faults.of(*direction) != Flow::Swallow)
+        open.gaps.iter().any(|(direction, gap)| {
+            gap.load(Ordering::SeqCst) && faults.of(*direction, open.number) != Flow::Swallow
+        })
     };
     // Without a sender the proxy is gone, and this connection with it.
     let _ = faults.wait_for(is_broken).await;
