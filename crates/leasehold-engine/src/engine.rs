@@ -102,6 +102,10 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     /// A key made of the server's key for something that is not a hold, the same after every start.
     fn key_for(&self, purpose: &str) -> SecretKey;
 
+    /// The same, but no two processes have it at the same time: only where one process at a time has the server's key is it
+    /// the same after every start.
+    fn key_of_process(&self, purpose: &str) -> SecretKey;
+
     /// The server's time.
     fn now(&self) -> Timestamp;
 

@@ -60,7 +60,7 @@ impl AppState {
         stopping: CancellationToken,
     ) -> Self {
         let meters = HttpMeters::default();
-        let locks = Locks::new(locker, engine.key_for("locks"));
+        let locks = Locks::new(locker, engine.key_for("locks"), engine.key_of_process("lock owners"));
         let mut registry = Registry::default();
         engine.meters().register(&mut registry);
         meters.register(&mut registry);

@@ -103,6 +103,8 @@ pub struct ClusterOptions {
 #[derive(Debug)]
 pub struct ClusterEngine {
     shared: Arc<Shared>,
+    /// What no other server has.
+    process: SecretKey,
     gate: Option<Arc<Gate>>,
     /// None when closed.
     queue: SyncMutex<Option<mpsc::Sender<Job>>>,
@@ -215,7 +217,8 @@ impl ClusterEngine {
         tasks.push(tokio::spawn(Sweeper::new(Arc::clone(&shared)).run(stopped)));
         tasks.push(tokio::spawn(Follower::new(Arc::clone(&shared), news).run()));
         tracing::info!(epoch = epoch.0, "opened the ledger");
-        Ok(Self { shared, gate, queue: SyncMutex::new(Some(queue)), stop, tasks: SyncMutex::new(tasks) })
+        let (queue, tasks) = (SyncMutex::new(Some(queue)), SyncMutex::new(tasks));
+        Ok(Self { shared, process: SecretKey::random(), gate, queue, stop, tasks })
     }
 
     fn require_secret(&self, hold: HoldId, secret: Option<HoldSecret>) -> Result<(), EngineError> {
@@ -554,6 +557,11 @@ impl Engine for ClusterEngine {
 
     fn key_for(&self, purpose: &str) -> SecretKey {
         self.shared.key.for_purpose(purpose)
+    }
+
+    fn key_of_process(&self, purpose: &str) -> SecretKey {
+        // Any number of servers have the ledger's key.
+        self.process.for_purpose(purpose)
     }
 
     fn now(&self) -> Timestamp {

@@ -1,8 +1,7 @@
 //! What was answered under an idempotency key, so that a repeated request has one effect and one answer.
 //!
-//! Answers are in memory. A repetition that asks another server, or this one after a restart, is a new acquisition with
-//! an owner token of its own. It cannot be given the lease of the first one: where that was given up, its server releases
-//! it under its token for as long as its request may be on its way, and would release the new one with it.
+//! Answers are in memory. After a restart of a server with a data file a repeated acquisition finds its lease in the store
+//! instead, because its owner token is made of the key and of nothing else. Servers on a ledger have tokens of their own.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +17,10 @@ use crate::problem::ApiError;
 pub(super) const ANSWERS_MAX: usize = 100_000;
 /// For how long they are remembered.
 const ANSWERS_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// What a given-up acquisition may have left in the store is given back by then.
+const GIVEN_UP_AGE_MAX: Duration = Duration::from_secs(120);
+/// Most keys whose requests were given up lately; beyond it, requests with a key are turned away.
+const GIVEN_UP_MAX: usize = 100_000;
 
 /// What was answered.
 #[derive(Debug, Clone)]
@@ -47,12 +50,19 @@ struct Inside {
     answered: HashMap<u128, (u128, Answer)>,
     /// The keys of `answered`, oldest first.
     by_age: VecDeque<(Moment, u128)>,
+    /// Requests that ended without a grant: how often, and when last.
+    ///
+    /// What such a request may have left in the store is released in the background, under its owner token.
+    /// The next try with the same key must not have that token, or it would be released too.
+    given_up: HashMap<u128, (u32, Moment)>,
 }
 
 /// A request with a key that is being worked on. Unless it is finished, the next one may try again.
 pub(super) struct Ticket<'a> {
     answers: &'a Answers,
     key: IdempotencyKey,
+    attempt: u32,
+    finished: bool,
 }
 
 impl Answers {
@@ -71,10 +81,16 @@ impl Answers {
                 return Err(ApiError::new(Code::IdempotencyInFlight));
             }
             Some(_) => return Err(ApiError::new(Code::IdempotencyMismatch)),
+            None if inside.given_up.len() + inside.in_flight.len() >= GIVEN_UP_MAX => {
+                return Err(ApiError::new(Code::Overloaded));
+            }
             None => {}
         }
+        let given_up = inside.given_up.get(&key.scope);
+        let lately = given_up.filter(|(_, last)| now.since(*last) < GIVEN_UP_AGE_MAX);
+        let attempt = lately.map_or(0, |(attempts, _)| *attempts);
         inside.in_flight.insert(key.scope, key.fingerprint);
-        Ok(Begin::New(Ticket { answers: self, key }))
+        Ok(Begin::New(Ticket { answers: self, key, attempt, finished: false }))
     }
 
     /// Corrects when a remembered lease ends.
@@ -99,6 +115,9 @@ impl Inside {
             self.by_age.pop_front();
             self.answered.remove(&scope);
         }
+        if self.given_up.len() >= GIVEN_UP_MAX / 2 {
+            self.given_up.retain(|_, (_, last)| now.since(*last) < GIVEN_UP_AGE_MAX);
+        }
     }
 }
 
@@ -107,11 +126,18 @@ impl Ticket<'_> {
         &self.key
     }
 
+    /// How many tries with this key were given up lately.
+    pub(super) fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     /// Remembers what came of it.
-    pub(super) fn finish(self, answer: Answer) {
+    pub(super) fn finish(mut self, answer: Answer) {
+        self.finished = true;
         let now = self.answers.clock.now();
         let mut inside = self.answers.lock();
         inside.forget(now);
+        inside.given_up.remove(&self.key.scope);
         inside.answered.insert(self.key.scope, (self.key.fingerprint, answer));
         inside.by_age.push_back((now, self.key.scope));
     }
@@ -119,7 +145,12 @@ impl Ticket<'_> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.answers.lock().in_flight.remove(&self.key.scope);
+        let mut inside = self.answers.lock();
+        inside.in_flight.remove(&self.key.scope);
+        if !self.finished {
+            let now = self.answers.clock.now();
+            inside.given_up.insert(self.key.scope, (self.attempt.wrapping_add(1), now));
+        }
     }
 }
 
@@ -149,6 +180,17 @@ mod tests {
         first.finish(released());
         assert!(matches!(answers.begin(KEY), Ok(Begin::Answered(Answer::Released(_)))));
         assert!(answers.begin(IdempotencyKey { fingerprint: 3, ..KEY }).is_err(), "another body");
+    }
+
+    #[test]
+    fn a_try_after_one_that_was_given_up_is_another_one_for_a_while() {
+        let clock = Clock::manual();
+        let answers = Answers { clock: clock.clone(), ..Answers::default() };
+        assert_eq!(ticket(&answers).attempt(), 0);
+        assert_eq!(ticket(&answers).attempt(), 1);
+        assert_eq!(ticket(&answers).attempt(), 2);
+        clock.advance(GIVEN_UP_AGE_MAX);
+        assert_eq!(ticket(&answers).attempt(), 0);
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub(crate) struct Locks {
     locker: Locker,
     /// Makes the marks on cursors.
     key: SecretKey,
+    /// Makes the owner tokens of requests with an idempotency key. No other process makes the same: what one gave up it
+    /// goes on releasing for a while, and must not release what another one granted under the same key.
+    owners: SecretKey,
     clock: Clock,
     answers: Answers,
     tenures: Tenures,
@@ -62,12 +65,13 @@ pub(crate) struct Given<T> {
 }
 
 impl Locks {
-    pub(crate) fn new(locker: Locker, key: SecretKey) -> Self {
+    pub(crate) fn new(locker: Locker, key: SecretKey, owners: SecretKey) -> Self {
         let meters = LockMeters::default();
         Self {
             waiting: Waiting::new(meters.waiting.clone()),
             locker,
             key,
+            owners,
             clock: Clock::system(),
             answers: Answers::default(),
             tenures: Tenures::default(),
@@ -102,9 +106,10 @@ impl Locks {
         let wait = if waiter.is_some() { wanted.wait } else { Duration::ZERO };
         let acquire = self.locker.acquire(wanted.name.clone()).no_renewal();
         let acquire = acquire.ttl(wanted.ttl.length()).wait(wait);
-        let acquire = match &wanted.label {
-            Some(label) => acquire.label(label.clone()),
-            None => acquire.no_label(),
+        let acquire = match (&ticket, &wanted.label) {
+            (Some(ticket), label) => acquire.owner(self.owner(ticket, label.as_ref())),
+            (None, Some(label)) => acquire.label(label.clone()),
+            (None, None) => acquire.no_label(),
         };
         let acquired = match wanted.order {
             Order::Any => acquire.await,
@@ -223,6 +228,15 @@ impl Locks {
         key.map(|key| self.answers.begin(key)).transpose()
     }
 
+    /// The token of a request with a key: the one it would get again.
+    fn owner(&self, ticket: &Ticket<'_>, label: Option<&Label>) -> Owner {
+        let (scope, fingerprint) = (ticket.key().scope.to_be_bytes(), ticket.key().fingerprint.to_be_bytes());
+        let attempt = ticket.attempt().to_be_bytes();
+        let code = self.owners.code_of(&[&scope, &fingerprint, &attempt]);
+        let secret = uuid::Uuid::from_slice(&code[..16]).expect("16 bytes are a UUID");
+        Owner::derived(secret, label)
+    }
+
     /// From here on the lease is the client's.
     fn hand_over(&self, guard: Guard, wanted: &Wanted, ticket: Option<Ticket<'_>>) -> LockGrant {
         let remaining = guard.time_left() + wanted.ttl.margin();
@@ -310,7 +324,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_release_for_an_owner_that_nobody_knows_is_not_remembered_for_a_day() {
-        let locks = Locks::new(Locker::new(leasehold_lock::Memory::new()), SecretKey::random());
+        let locks =
+            Locks::new(Locker::new(leasehold_lock::Memory::new()), SecretKey::random(), SecretKey::random());
         let (name, ttl) = (LockName::parse("job").unwrap(), Ttl::new(TTL_MAX).unwrap());
         let wanted = Wanted { name: name.clone(), ttl, wait: Duration::ZERO, label: None, order: Order::Any };
         let grant = locks.acquire(wanted, None).await.unwrap().answer;
