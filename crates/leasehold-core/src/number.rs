@@ -37,18 +37,35 @@ pub struct BlockSlot(pub u32);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub u64);
 
-/// How often this data set was restored from a backup. Fences of a later epoch are higher than all earlier ones.
+/// Which data set this is, and how often it was restored from a backup. Fences after a restore are higher than all
+/// before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u32);
 
+/// The low bits of an epoch tell data sets apart, the others count and rule the fences.
+const SET_BITS: u32 = 10;
+
 impl Epoch {
-    /// The epoch of a data set that was never restored.
-    pub const FIRST: Epoch = Epoch(1);
+    /// An epoch of a data set that was never restored.
+    pub const FIRST: Epoch = Epoch(1 << SET_BITS);
+
+    /// The first epoch of a data set that is made at `now`.
+    ///
+    /// Its set comes from the clock's seconds: a reader of the data set that was here before, which had the same events
+    /// perhaps, is not taken for a reader of this one.
+    pub fn first(now: Timestamp) -> Self {
+        let set = (now.as_millis() / 1_000) as u32 & ((1 << SET_BITS) - 1);
+        Self(Self::FIRST.0 | set)
+    }
+
+    const fn count(self) -> u32 {
+        self.0 >> SET_BITS
+    }
 
     /// The lowest fence of this epoch. Four billion changes of one seat fit below the next epoch's, and two
     /// million epochs below 2^53, up to which every JSON reader is exact.
     pub const fn fence_floor(self) -> Fence {
-        Fence((self.0 as u64).saturating_sub(1) << 32)
+        Fence((self.count() as u64).saturating_sub(1) << 32)
     }
 
     /// The epoch of a copy of this epoch that is put to work at `now`.
@@ -58,9 +75,11 @@ impl Epoch {
     pub fn restored(self, now: Timestamp) -> Self {
         const STEP_MILLIS: u64 = 5 * 60 * 1_000;
         const YEAR_2026: u64 = 1_767_225_600_000;
+        const COUNT_MAX: u32 = (1 << 21) - 1;
         let steps = now.as_millis().saturating_sub(YEAR_2026) / STEP_MILLIS;
-        let by_clock = u32::try_from(steps).unwrap_or(u32::MAX).min(1 << 21);
-        Self(by_clock.max(self.0 + 1))
+        let by_clock = u32::try_from(steps).unwrap_or(u32::MAX).min(COUNT_MAX);
+        let set = self.0 & ((1 << SET_BITS) - 1);
+        Self(by_clock.max(self.count() + 1) << SET_BITS | set)
     }
 }
 
@@ -174,8 +193,21 @@ mod tests {
 
     #[test]
     fn fences_of_a_later_epoch_are_higher() {
-        let late = Fence(123_456).next(Epoch(1));
-        assert_eq!(late, Fence(123_457));
-        assert!(Fence(3).next(Epoch(2)) > late);
+        let (begun, later) =
+            (Timestamp::from_millis(1_795_000_000_000), Timestamp::from_millis(1_795_000_400_000));
+        let first = Epoch::first(begun);
+        let late = Fence(123_456).next(first);
+        assert_eq!(late, Fence(123_457), "the first epoch begins at 1");
+        let restored = first.restored(begun);
+        assert!(Fence(3).next(restored) > late);
+        assert!(Fence(3).next(first.restored(later)) > Fence(9).next(restored), "restored again");
+    }
+
+    #[test]
+    fn data_sets_made_one_after_the_other_have_epochs_of_their_own() {
+        let made = |second: u64| Epoch::first(Timestamp::from_millis(1_795_000_000_000 + 1_000 * second));
+        let different: std::collections::BTreeSet<Epoch> = (0..1_000).map(made).collect();
+        assert_eq!(different.len(), 1_000);
+        assert!(different.iter().all(|epoch| epoch.fence_floor() == Fence(0)));
     }
 }

@@ -1,10 +1,12 @@
 //! The stream of changes over HTTP: resumed after any cut without a gap, and begun anew when there is no going on.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold_api::{CreateEvent, SeatSpec, StreamReset};
-use leasehold_testkit::{Desk, History, Launch, Stage, StreamMessage, cut_streams, listen, version_parts};
+use leasehold_testkit::{
+    Desk, History, Launch, ServerProcess, Stage, StreamMessage, cut_streams, listen, version_parts,
+};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -24,8 +26,7 @@ async fn a_listener_of_an_earlier_epoch_is_told_to_begin_anew() {
     let mut server = Launch::new(binary, &data).start();
     let history = History::new();
     let mut desk = Desk::new(server.address(), 0, &history);
-    let seats = ["A-1", "A-2"].map(|seat| SeatSpec::Id(seat.to_owned())).to_vec();
-    desk.create_event(&CreateEvent { id: "gala".to_owned(), seats, ..CreateEvent::default() }).await;
+    desk.create_event(&gala()).await;
     let args = ["backup", data.to_str().unwrap(), "--to", copy.to_str().unwrap()];
     assert!(std::process::Command::new(binary).args(args).status().unwrap().success());
     // Seen by the listener, and not in the copy.
@@ -35,9 +36,44 @@ async fn a_listener_of_an_earlier_epoch_is_told_to_begin_anew() {
 
     let server = Launch::new(binary, &copy).start();
     let mut desk = Desk::new(server.address(), 0, &history);
+    is_told_to_begin_anew(&server, &mut desk, &seen).await;
+}
+
+/// A demo that is started again, say: the same event, and nothing of what the listener has seen. Its versions are soon as
+/// high as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_of_an_earlier_data_file_is_told_to_begin_anew() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_leasehold"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Launch::new(binary, &folder.path().join("first.db")).start();
+    let history = History::new();
+    let mut desk = Desk::new(server.address(), 0, &history);
+    desk.create_event(&gala()).await;
+    let seen = desk.show_event("gala").await.version;
+    server.kill9();
+
+    let made_in = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let first = made_in();
+    while made_in() == first {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let server = Launch::new(binary, &folder.path().join("second.db")).start();
+    let history = History::new();
+    let mut desk = Desk::new(server.address(), 0, &history);
+    desk.create_event(&gala()).await;
+    is_told_to_begin_anew(&server, &mut desk, &seen).await;
+}
+
+fn gala() -> CreateEvent {
+    let seats = ["A-1", "A-2"].map(|seat| SeatSpec::Id(seat.to_owned())).to_vec();
+    CreateEvent { id: "gala".to_owned(), seats, ..CreateEvent::default() }
+}
+
+/// A listener that comes back with what it has seen elsewhere is told to begin anew, and hears what happens then.
+async fn is_told_to_begin_anew(server: &ServerProcess, desk: &mut Desk, seen: &str) {
     let current = desk.show_event("gala").await.version;
-    assert_ne!(version_parts(&current).0, version_parts(&seen).0, "a copy has an epoch of its own");
-    let mut listener = listen(server.address(), "gala", &seen);
+    assert_ne!(version_parts(&current).0, version_parts(seen).0, "it has an epoch of its own");
+    let mut listener = listen(server.address(), "gala", seen);
     let begun = Instant::now();
     listener
         .read_until(|bytes| StreamMessage::all(bytes).iter().any(|message| message.event == "reset"), SOON);

@@ -72,8 +72,8 @@ use self::shared::{Reader, Shared};
 use self::sweeper::Sweeper;
 use self::worker::Worker;
 use crate::{
-    Availability, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage, LogQuery,
-    Meters, Page, RefundsDue, Replica, Request, SecretKey, Since, Subscription, Venue, Version,
+    Availability, Clock, Done, Engine, EngineError, EventSummary, HoldSecret, IdempotencyKey, LogPage,
+    LogQuery, Meters, Page, RefundsDue, Replica, Request, SecretKey, Since, Subscription, Venue, Version,
 };
 
 /// Connections on which a server writes, unless told otherwise.
@@ -374,16 +374,18 @@ fn key_code(key: &SecretKey) -> Vec<u8> {
     key.for_purpose("ledger").code_of(&[b"the same key on every server"]).to_vec()
 }
 
-/// Compares the key with the ledger's, which takes the first one it is given; and reads its id, epoch and time.
+/// Compares the key with the ledger's, which takes the first one it is given and begins its first epoch with it; and
+/// reads its id, epoch and time.
 async fn admit(
     database: &PostgresDatabase,
     key: &SecretKey,
 ) -> Result<(Uuid, Epoch, Timestamp), OpenLedgerError> {
     let (client, _driver) = connection::plain(database).await.map_err(unusable)?;
-    let code = key_code(key);
-    let sql = "UPDATE leasehold.ledger SET key_check = coalesce(key_check, $1)
+    let (code, first) = (key_code(key), Epoch::first(Clock::system().now()).0.cast_signed());
+    let sql = "UPDATE leasehold.ledger SET key_check = coalesce(key_check, $1),
+               epoch = CASE WHEN key_check IS NULL THEN greatest(epoch, $2) ELSE epoch END
                RETURNING epoch, key_check, leasehold.now_ms(), id";
-    let row = within(CALL_TIME_MAX, client.query_one(sql, &[&code])).await.map_err(unusable)?;
+    let row = within(CALL_TIME_MAX, client.query_one(sql, &[&code, &first])).await.map_err(unusable)?;
     if row.get::<_, Vec<u8>>(1) != code {
         return Err(OpenLedgerError::OtherKey);
     }

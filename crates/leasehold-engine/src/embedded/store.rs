@@ -156,7 +156,7 @@ impl Store {
         })
     }
 
-    /// The server's key and the epoch. A file that is a backup's copy starts a new epoch.
+    /// The server's key and the epoch. A new file and one that is a backup's copy start a new epoch.
     pub(crate) fn identity(&mut self, now: Timestamp) -> Result<(SecretKey, Epoch), OpenError> {
         let path = self.path.clone();
         self.try_identity(now).map_err(|source| OpenError::Sqlite { path, source })
@@ -177,7 +177,7 @@ impl Store {
         let epoch = match known {
             Some(epoch) if is_copy => Epoch(epoch).restored(now),
             Some(epoch) => Epoch(epoch),
-            None => Epoch::FIRST,
+            None => Epoch::first(now),
         };
         set_meta(&transaction, "epoch", &epoch.0.to_le_bytes())?;
         transaction.execute("DELETE FROM meta WHERE name = ?1", [COPY_MARK])?;
