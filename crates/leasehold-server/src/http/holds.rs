@@ -16,7 +16,7 @@ use crate::wire;
 
 /// Holds all of the items, or none of them.
 #[utoipa::path(post, path = "/v1/events/{event}/holds", request_body = CreateHold, tag = "holds",
-    params(("event" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    params(("event" = String, Path)), responses(
     (status = 201, body = HoldView), (status = 409, description = "seat-taken, sold-out, event-closed", body = Problem),
     (status = 422, description = "limit-per-holder, invalid", body = Problem),
     (status = 429, description = "quota-exceeded", body = Problem)))]
@@ -83,7 +83,8 @@ pub(crate) async fn read(
 #[utoipa::path(patch, path = "/v1/holds/{hold}", request_body = PatchHold, tag = "holds",
     params(("hold" = String, Path), ("Hold-Secret" = String, Header)), responses((status = 200, body = HoldView),
     (status = 404, body = Problem), (status = 409, description = "extend-cap, seat-taken, sold-out", body = Problem),
-    (status = 410, description = "hold-expired", body = Problem), (status = 412, body = Problem)))]
+    (status = 410, description = "hold-expired", body = Problem),
+    (status = 412, description = "version-mismatch", body = Problem)))]
 pub(crate) async fn amend(
     State(app): State<App>,
     Path(hold): Path<String>,

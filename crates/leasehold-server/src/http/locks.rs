@@ -39,7 +39,7 @@ struct LockWrite {
 
 /// Leases a name, and waits for it while somebody else has it.
 #[utoipa::path(post, path = "/v1/locks/{name}", request_body = AcquireLock, tag = "locks",
-    params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    params(("name" = String, Path)), responses(
     (status = 201, body = LockGrant), (status = 409, description = "lock-held", body = Problem),
     (status = 503, description = "overloaded, outcome-unknown, lock-store-refused", body = Problem)))]
 pub(crate) async fn acquire(State(app): State<App>, request: Request<Body>) -> Response {
@@ -79,8 +79,7 @@ pub(crate) async fn renew(State(app): State<App>, request: Request<Body>) -> Res
 
 /// Gives a lock back.
 #[utoipa::path(delete, path = "/v1/locks/{name}", tag = "locks",
-    params(("name" = String, Path), ("Lock-Owner" = String, Header),
-    ("Idempotency-Key" = Option<String>, Header)), responses(
+    params(("name" = String, Path), ("Lock-Owner" = String, Header)), responses(
     (status = 200, body = LockRelease), (status = 410, description = "lock-lost", body = Problem),
     (status = 503, description = "outcome-unknown, lock-store-refused", body = Problem)))]
 pub(crate) async fn release(State(app): State<App>, request: Request<Body>) -> Result<Response, ApiError> {
@@ -94,7 +93,8 @@ pub(crate) async fn release(State(app): State<App>, request: Request<Body>) -> R
 
 /// Who has a lock, for how long, and how long its leases should be.
 #[utoipa::path(get, path = "/v1/locks/{name}", tag = "locks", params(("name" = String, Path)),
-    responses((status = 200, body = LockView), (status = 503, body = Problem)))]
+    responses((status = 200, body = LockView),
+    (status = 503, description = "outcome-unknown, lock-store-refused", body = Problem)))]
 pub(crate) async fn read(State(app): State<App>, uri: Uri) -> Result<Response, ApiError> {
     let name = lock_name(&uri)?;
     let (locks, guarantee) = (&app.locks, app.locks.guarantee());
@@ -111,7 +111,8 @@ pub(crate) async fn read(State(app): State<App>, uri: Uri) -> Result<Response, A
     ("prefix" = Option<String>, Query, description = "how the names begin"),
     ("cursor" = Option<String>, Query, description = "`next` of the page before"),
     ("limit" = Option<usize>, Query, description = "1 to 1000")),
-    responses((status = 200, body = LockList), (status = 503, body = Problem)))]
+    responses((status = 200, body = LockList),
+    (status = 503, description = "outcome-unknown, lock-store-refused", body = Problem)))]
 pub(crate) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
     let query = Query::parse(query.as_deref(), &["prefix", "cursor", "limit"])?;
     let limit = query.number("limit", 1, PAGE_MAX as u64)?.map_or(100, |limit| limit as usize);

@@ -31,7 +31,8 @@ const SUBJECTS: [&str; 4] = ["seat", "hold", "holder", "order"];
     ("order" = Option<String>, Query, description = "only what belongs to this `order_ref` or `payment_ref`"),
     ("before" = Option<String>, Query, description = "`next` of the page before"),
     ("limit" = Option<usize>, Query, description = "1 to 500")),
-    responses((status = 200, body = LogView), (status = 404, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = LogView), (status = 404, body = Problem),
+    (status = 422, description = "invalid", body = Problem)))]
 pub(crate) async fn log(
     State(app): State<App>,
     Path(event): Path<String>,

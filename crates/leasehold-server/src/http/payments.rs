@@ -33,7 +33,8 @@ pub(crate) async fn begin(
 /// The payment failed; the buyer may try again.
 #[utoipa::path(post, path = "/v1/holds/{hold}/payment/failed", request_body = PaymentFailed, tag = "payment",
     params(("hold" = String, Path), ("Hold-Secret" = String, Header)), responses((status = 200, body = HoldView),
-    (status = 404, body = Problem), (status = 409, body = Problem), (status = 410, body = Problem)))]
+    (status = 404, body = Problem), (status = 409, description = "hold-state", body = Problem),
+    (status = 410, description = "hold-expired", body = Problem)))]
 pub(crate) async fn failed(
     State(app): State<App>,
     Path(hold): Path<String>,
