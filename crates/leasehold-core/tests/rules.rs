@@ -381,6 +381,18 @@ fn a_closed_event_sells_nothing_after_a_declined_payment() {
 }
 
 #[test]
+fn a_full_hold_takes_more_units_of_a_pool_that_it_has_and_nothing_else() {
+    let mut stage = Stage::with_stock(Policy::default(), 100, 5);
+    let mut items: Vec<ItemRequest> = (0..99).map(|seat| ItemRequest::Seat(SeatNo(seat))).collect();
+    items.push(units(1));
+    let hold = stage.hold_for("ada", &items).unwrap();
+    assert_eq!(stage.amend(hold.id, &[units(2)], &[]).unwrap().items.len(), 100);
+    let more = stage.amend(hold.id, &[ItemRequest::Seat(SeatNo(99))], &[]);
+    assert_eq!(more.unwrap_err(), Refusal::Invalid("there are too many items"));
+    assert_eq!(stage.counts(), ([1, 99, 0, 0], [2, 3, 0, 0]));
+}
+
+#[test]
 fn an_amended_hold_gives_back_and_takes_in_one_step() {
     let mut stage = Stage::new(Policy::default());
     let hold = stage.hold_for("ada", &[seat(0), seat(1), units(3)]).unwrap();

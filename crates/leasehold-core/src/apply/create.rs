@@ -6,7 +6,7 @@ use crate::hold::units;
 use crate::limits::{HOLD_TTL_MAX, HOLD_TTL_MIN, ITEMS_PER_HOLD_MAX};
 use crate::{
     AmendHold, Changes, CreateHold, EventState, Hold, HoldSlot, HoldState, Item, ItemRequest, Kind, Millis,
-    Owner, Refusal, Reply, State, Timestamp, Touched,
+    Owner, PoolNo, Refusal, Reply, State, Timestamp, Touched,
 };
 
 impl State {
@@ -102,7 +102,12 @@ impl State {
         let mut added = Vec::new();
         if !amend.add.is_empty() {
             let chosen = self.choose(hold.event, &amend.add, ITEMS_PER_HOLD_MAX, now, changes)?;
-            if items.len() + chosen.seats.len() + chosen.pools.len() > ITEMS_PER_HOLD_MAX {
+            // More units of a pool that the hold has are no more items.
+            let has = |pool: PoolNo| {
+                items.iter().any(|item| matches!(item, Item::Pool { pool: known, .. } if *known == pool))
+            };
+            let new_pools = chosen.pools.iter().filter(|(pool, _)| !has(*pool)).count();
+            if items.len() + chosen.seats.len() + new_pools > ITEMS_PER_HOLD_MAX {
                 return Err(Refusal::Invalid("there are too many items"));
             }
             let fewer = units(&removed).unsigned_abs();
