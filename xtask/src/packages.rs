@@ -35,7 +35,7 @@ const NEEDED: [Package; 9] = [
         name: "strace",
         is_there: || on_path("strace"),
         service: None,
-        why: "shows that every answer is sent after the fsync it rests on, and makes writes fail on purpose",
+        why: "makes syncs and writes fail on purpose",
     },
     Package {
         name: "redis-server",
