@@ -80,6 +80,26 @@ impl FreeSeats {
         })
     }
 
+    /// Whether so many free seats are next to each other in a row. Looks at 64 seats at a time, also where single seats are
+    /// all that is left and a venue has tens of thousands of runs.
+    fn has_together(&self, row: &Range<u32>, count: u32) -> bool {
+        let mut run = 0;
+        for place in row.start / 64..row.end.div_ceil(64) {
+            let mut word = self.words[place as usize];
+            if place == row.start / 64 {
+                word &= u64::MAX << (row.start % 64);
+            }
+            if place == row.end / 64 {
+                word &= (1 << (row.end % 64)) - 1;
+            }
+            if run + word.trailing_ones() >= count || has_so_many_together(word, count) {
+                return true;
+            }
+            run = if word == u64::MAX { run + 64 } else { word.leading_ones() };
+        }
+        false
+    }
+
     /// The best `count` free seats: in one row without leaving a single seat alone, else in one row,
     /// else in neighbouring rows of one section. None when no section has as many in the longest runs of its rows.
     pub(crate) fn best(
@@ -97,7 +117,8 @@ impl FreeSeats {
         };
         let sections = &layout.sections()[sections];
         let mut with_orphan = None;
-        for row in sections.iter().flat_map(|section| &layout.rows()[as_places(&section.rows)]) {
+        let rows = sections.iter().flat_map(|section| &layout.rows()[as_places(&section.rows)]);
+        for row in rows.filter(|row| self.has_together(&row.seats, count)) {
             match self.best_in_row(row.seats.clone(), count) {
                 Some(Placed { first, leaves_orphan: false }) => return Some(seats(first..first + count)),
                 Some(placed) => with_orphan = with_orphan.or(Some(placed)),
@@ -134,20 +155,23 @@ impl FreeSeats {
     }
 
     /// Seats in rows that are as near to each other as can be: the longest run of each, of the fewest rows one behind
-    /// the other that have enough.
+    /// the other that have enough. No row has enough by itself.
     fn best_in_section(&self, rows: impl Iterator<Item = Range<u32>>, count: u32) -> Option<Vec<SeatNo>> {
-        let longest: Vec<Range<u32>> =
-            rows.map(|row| self.runs(row).max_by_key(Range::len).unwrap_or(0..0)).collect();
+        let mut longest: Vec<Range<u32>> = Vec::new();
         let (mut from, mut total) = (0, 0);
         let mut fewest: Option<Range<usize>> = None;
-        for (to, run) in longest.iter().enumerate() {
-            total += run.len();
+        for (to, row) in rows.enumerate() {
+            longest.push(self.runs(row).max_by_key(Range::len).unwrap_or(0..0));
+            total += longest[to].len();
             while from < to && total - longest[from].len() >= count as usize {
                 total -= longest[from].len();
                 from += 1;
             }
             if total >= count as usize && fewest.as_ref().is_none_or(|rows| to - from < rows.len() - 1) {
                 fewest = Some(from..to + 1);
+                if to - from == 1 {
+                    break;
+                }
             }
         }
         let chosen: Vec<SeatNo> =
@@ -160,6 +184,18 @@ impl FreeSeats {
 struct Placed {
     first: u32,
     leaves_orphan: bool,
+}
+
+/// Whether so many bits of a word are next to each other.
+fn has_so_many_together(word: u64, count: u32) -> bool {
+    let (mut starts, mut length) = (word, 1);
+    while length < count && starts != 0 {
+        let step = length.min(count - length).min(63);
+        // Where a run of `length` begins and another one `step` later, one of both together begins.
+        starts &= starts >> step;
+        length += step;
+    }
+    starts != 0
 }
 
 fn seats(range: Range<u32>) -> Vec<SeatNo> {
@@ -242,6 +278,27 @@ mod tests {
         (0..6).for_each(|seat| free.set(SeatNo(seat), false));
         assert_eq!(free.best(&layout, 1, a), None);
         assert_eq!(numbers(free.best(&layout, 1, None)), [6]);
+    }
+
+    #[test]
+    fn what_is_together_is_seen_wherever_it_begins_and_ends() {
+        let mut random = crate::random::Random::new(11);
+        for _ in 0..2_000 {
+            let (layout, mut free) = venue(3, 1 + random.below(200) as u32);
+            let often = 1 + random.below(12);
+            for seat in 0..layout.seat_count() {
+                free.set(SeatNo(seat), !random.once_in(often));
+            }
+            let count = 1 + random.below(70) as u32;
+            for row in layout.rows() {
+                let longest = free.runs(row.seats.clone()).map(|run| run.len()).max().unwrap_or(0);
+                assert_eq!(
+                    free.has_together(&row.seats, count),
+                    longest >= count as usize,
+                    "{row:?} {count}"
+                );
+            }
+        }
     }
 
     #[test]
