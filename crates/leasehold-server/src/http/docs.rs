@@ -14,6 +14,7 @@ const PAGE: &str = r#"<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Leasehold API</title>
+<link rel="icon" href="/web/icon.svg" type="image/svg+xml">
 </head>
 <body>
 <script id="api-reference" data-url="/openapi.json" data-configuration='{"withDefaultFonts":false,"telemetry":false,"agent":{"disabled":true},"hideClientButton":true,"showDeveloperTools":"never"}'></script>

@@ -21,7 +21,7 @@ type Part = (&'static str, &'static str, fn(&Second) -> u64);
 const PARTS: [Part; 4] = [
     ("refused", "refused", |second| second.refused),
     ("over a limit (429)", "limited", |second| second.limited),
-    ("granted", "granted", |second| second.granted),
+    ("held or sold", "granted", |second| second.granted),
     ("failed (5xx, no answer)", "failed", |second| second.failed),
 ];
 
