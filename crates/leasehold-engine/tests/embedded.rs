@@ -457,6 +457,103 @@ async fn a_check_sees_wrong_rows_also_while_the_tables_are_behind() {
     assert!(problems.len() == 1 && problems[0].starts_with("seats: A-1-8 is sold"), "{problems:?}");
 }
 
+/// A backup of an engine's file in which every table has something, and all of it is in the tables.
+async fn full_file(folder: &Path) -> std::path::PathBuf {
+    let (path, copy) = (folder.join("a.db"), folder.join("copy.db"));
+    let engine = open(&path);
+    let venue = create_event(&engine, 1, 10).await;
+    let sold = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let confirm = Command::ConfirmHold(ConfirmHold {
+        hold: sold.id,
+        booking: new_booking_id(),
+        payment_ref: Some(Reference::parse("pay-1").unwrap()),
+        order_ref: Some(Reference::parse("order-1").unwrap()),
+        items: None,
+    });
+    let confirm = Request::new(confirm).with_secret(Some(engine.secret_of(sold.id)));
+    engine.execute(confirm.with_key(Some(IdempotencyKey { scope: 1, fingerprint: 1 }))).await.unwrap();
+    let block = Command::CreateBlock(CreateBlock {
+        event: venue.number,
+        id: new_block_id(),
+        items: vec![ItemRequest::Seat(SeatNo(7))],
+        reason: None,
+    });
+    engine.execute(Request::new(block)).await.unwrap();
+    until(|| check_file(&path).unwrap().behind == 0).await;
+    engine.backup(&copy).await.unwrap();
+    assert_eq!(check_file(&copy).unwrap().problems, Vec::<String>::new());
+    copy
+}
+
+/// A copy of a file in which this was done.
+fn changed(file: &Path, name: &str, change: &str) -> std::path::PathBuf {
+    let copy = file.with_file_name(name);
+    std::fs::copy(file, &copy).unwrap();
+    let changed = rusqlite::Connection::open(&copy).unwrap().execute(change, []).unwrap();
+    assert!(changed > 0, "{change} changes nothing");
+    copy
+}
+
+#[tokio::test]
+async fn a_check_compares_all_that_the_tables_show_to_people() {
+    let folder = folder();
+    let file = full_file(folder.path()).await;
+    let behind =
+        changed(&file, "behind.db", "UPDATE meta SET value = x'0100000000000000' WHERE name = 'floor'");
+    for (number, (change, found, may_be_behind)) in [
+        ("bookings SET state = 'cancelled'", "bookings: ", true),
+        ("bookings SET id = 'another'", "bookings: another is ", true),
+        ("bookings SET event_no = 7", "bookings: ", true),
+        ("bookings SET holder = 'another'", "bookings: ", true),
+        ("bookings SET payment_ref = NULL", "bookings: ", true),
+        ("bookings SET order_ref = 'order-2'", "bookings: ", true),
+        ("holds SET state = 'held'", "holds: ", true),
+        ("holds SET id = 'another'", "holds: another is ", true),
+        ("holds SET event_no = 7", "holds: ", true),
+        ("holds SET holder = 'another'", "holds: ", true),
+        ("holds SET expires_at = expires_at + 1", "holds: ", true),
+        ("payments SET state = 'refund_due'", "payments: pay-1 is ", true),
+        ("payments SET payment_ref = 'pay-2'", "payments: pay-2 is ", false),
+        ("blocks SET id = 'another'", "blocks: another is ", true),
+        ("blocks SET event_no = 7", "blocks: ", true),
+        ("events SET id = 'opera'", "events: opera is ", true),
+        ("events SET name = 'Opera'", "events: gala is ", true),
+        ("events SET state = 'closed'", "events: gala is ", true),
+        ("events SET version = version - 1", "events: gala is ", true),
+        ("seats SET seat = 'another' WHERE seat_no = 5", "seats: another is ", false),
+        ("pools SET pool = 'another'", "pools: another has ", false),
+        ("sales SET booking_no = 7", "sales: A-1-1 of gala is sold with booking ", false),
+        ("answers SET answer = substr(answer, 1, 20)", "answers: row 1 cannot be read", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let change = format!("UPDATE {change}");
+        let problems = check_file(&changed(&file, &format!("{number}.db"), &change)).unwrap().problems;
+        assert!(problems.iter().any(|problem| problem.starts_with(found)), "{change}: {problems:?}");
+        // While the tables are behind, what has changed since may look as it did before, and nothing else.
+        let problems =
+            check_file(&changed(&behind, &format!("behind-{number}.db"), &change)).unwrap().problems;
+        assert_eq!(problems.is_empty(), may_be_behind, "{change}: {problems:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_gap_in_the_journal_is_damage_also_where_the_tables_have_what_was_in_it() {
+    let folder = folder();
+    let file = full_file(folder.path()).await;
+    let entry = "DELETE FROM journal WHERE last_seq =";
+    for (number, missing) in [("2", 2), ("(SELECT max(last_seq) FROM journal)", 4)] {
+        let path = changed(&file, &format!("{missing}.db"), &format!("{entry} {number}"));
+        let missing = format!("journal entry {missing} is missing");
+        assert_eq!(check_file(&path).unwrap().problems, [missing.as_str()]);
+        let error = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
+        assert!(matches!(&error, OpenError::Damaged { what, .. } if *what == missing), "{error}");
+    }
+    let oldest = changed(&file, "oldest.db", &format!("{entry} 1"));
+    assert_eq!(check_file(&oldest).unwrap().problems, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn what_waits_for_an_operator_and_for_the_tables_is_counted() {
     let folder = folder();
