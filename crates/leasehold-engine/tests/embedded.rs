@@ -91,27 +91,51 @@ async fn a_restored_backup_starts_an_epoch_with_higher_fences() {
     assert!(check_file(&copy).unwrap().problems.is_empty());
 }
 
+/// How large a data file is.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    entries: u64,
+    holds: u64,
+    answers: u64,
+    pages: u64,
+    log_bytes: u64,
+}
+
+fn size(path: &Path) -> Size {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let look = |sql: &str| connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    Size {
+        entries: look("SELECT sum(last_seq - first_seq + 1) FROM journal"),
+        holds: look("SELECT count(*) FROM holds"),
+        answers: look("SELECT count(*) FROM answers"),
+        pages: look("PRAGMA page_count"),
+        log_bytes: std::fs::metadata(path.with_extension("db-wal")).unwrap().len(),
+    }
+}
+
 #[tokio::test]
 async fn the_file_does_not_grow_for_ever() {
+    const ROUNDS: usize = 6;
+    const HOLDS: u64 = 20_000;
     let folder = folder();
     let path = folder.path().join("a.db");
-    let engine = Arc::new(open(&path));
+    let clock = Clock::manual(Clock::system().now());
+    let options = EmbeddedOptions::new(&path).clock(clock.clone());
+    let engine = Arc::new(EmbeddedEngine::open(options).unwrap());
     let venue = create_event(engine.as_ref(), 10, 100).await;
-    // The journal's entries, and the bytes of the write-ahead log.
-    let kept = || -> (u64, u64) {
-        let connection = rusqlite::Connection::open(&path).unwrap();
-        let sql = "SELECT sum(last_seq - first_seq + 1) FROM journal";
-        let entries = connection.query_row(sql, [], |row| row.get(0)).unwrap();
-        (entries, std::fs::metadata(path.with_extension("db-wal")).unwrap().len())
-    };
-    for _ in 0..4 {
+    let mut pages = Vec::new();
+    for round in 0..ROUNDS as u64 {
         let tasks: Vec<_> = (0..100)
-            .map(|task: u32| {
+            .map(|task: u64| {
                 let (engine, venue) = (Arc::clone(&engine), Arc::clone(&venue));
                 tokio::spawn(async move {
-                    for turn in 0..200 {
-                        let seat = task * 10 + turn % 10;
-                        let hold = held(engine.execute(hold(&venue, seat, 60_000)).await.unwrap());
+                    for turn in 0..HOLDS / 100 {
+                        let seat = (task * 10 + turn % 10) as u32;
+                        // Both halves of a key's hash name it.
+                        let number = u128::from((round * 1_000 + task) << 32 | turn);
+                        let key = IdempotencyKey { scope: number << 64 | number, fingerprint: number << 64 };
+                        let hold = hold(&venue, seat, 60_000).with_key(Some(key));
+                        let hold = held(engine.execute(hold).await.unwrap());
                         let secret = engine.secret_of(hold.id);
                         let release = Command::ReleaseHold(hold.id);
                         engine.execute(Request::new(release).with_secret(Some(secret))).await.unwrap();
@@ -122,11 +146,20 @@ async fn the_file_does_not_grow_for_ever() {
         for task in tasks {
             task.await.unwrap();
         }
-        // 40,000 entries a round. Those of the row in which the limit lies are all kept.
-        until(|| kept().0 <= 65_536 + 1_000).await;
-        let (_, log) = kept();
-        assert!(log < 24 * 1024 * 1024, "the write-ahead log has {log} bytes");
+        // 40,000 entries a round, 65,536 of which stay; those of the row in which the limit lies are all kept. Holds and
+        // answers of the round before are a day old.
+        let bounded = |size: Size| {
+            size.entries <= 65_536 + 1_000 && size.holds <= HOLDS && size.answers <= HOLDS + 1_000
+        };
+        until(|| bounded(size(&path)) && engine.meters().tables_behind.get() == 0).await;
+        let Size { pages: now, log_bytes, .. } = size(&path);
+        assert!(log_bytes < 24 * 1024 * 1024, "the write-ahead log has {log_bytes} bytes");
+        pages.push(now);
+        clock.set(clock.now().after(Millis(25 * 60 * 60 * 1_000)));
     }
+    // From the third round on everything that is ever deleted is.
+    let (begin, rest) = pages.split_at(ROUNDS / 2);
+    assert!(rest.iter().all(|pages| pages * 10 <= begin[begin.len() - 1] * 11), "{pages:?}");
     drop(engine);
     assert!(check_file(&path).unwrap().problems.is_empty());
 }
