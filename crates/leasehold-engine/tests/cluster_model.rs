@@ -83,6 +83,16 @@ impl ModelStore for Ledger {
         true
     }
 
+    /// Those in Redis.
+    fn refuses_from_notes(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Behind a gate one is told that what another asks for is taken, although the ledger may refuse that one.
+    fn together_max(&self) -> usize {
+        if self.gate.is_some() { 1 } else { 5 }
+    }
+
     async fn judge(&self, model: &State, context: &str) {
         let report = check_ledger(&self.url).await.expect("the ledger can be checked");
         assert_eq!(report.problems, Vec::<String>::new(), "{context}");

@@ -91,27 +91,51 @@ async fn a_restored_backup_starts_an_epoch_with_higher_fences() {
     assert!(check_file(&copy).unwrap().problems.is_empty());
 }
 
+/// How large a data file is.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    entries: u64,
+    holds: u64,
+    answers: u64,
+    pages: u64,
+    log_bytes: u64,
+}
+
+fn size(path: &Path) -> Size {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let look = |sql: &str| connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    Size {
+        entries: look("SELECT sum(last_seq - first_seq + 1) FROM journal"),
+        holds: look("SELECT count(*) FROM holds"),
+        answers: look("SELECT count(*) FROM answers"),
+        pages: look("PRAGMA page_count"),
+        log_bytes: std::fs::metadata(path.with_extension("db-wal")).unwrap().len(),
+    }
+}
+
 #[tokio::test]
 async fn the_file_does_not_grow_for_ever() {
+    const ROUNDS: usize = 6;
+    const HOLDS: u64 = 20_000;
     let folder = folder();
     let path = folder.path().join("a.db");
-    let engine = Arc::new(open(&path));
+    let clock = Clock::manual(Clock::system().now());
+    let options = EmbeddedOptions::new(&path).clock(clock.clone());
+    let engine = Arc::new(EmbeddedEngine::open(options).unwrap());
     let venue = create_event(engine.as_ref(), 10, 100).await;
-    // The journal's entries, and the bytes of the write-ahead log.
-    let kept = || -> (u64, u64) {
-        let connection = rusqlite::Connection::open(&path).unwrap();
-        let sql = "SELECT sum(last_seq - first_seq + 1) FROM journal";
-        let entries = connection.query_row(sql, [], |row| row.get(0)).unwrap();
-        (entries, std::fs::metadata(path.with_extension("db-wal")).unwrap().len())
-    };
-    for _ in 0..4 {
+    let mut pages = Vec::new();
+    for round in 0..ROUNDS as u64 {
         let tasks: Vec<_> = (0..100)
-            .map(|task: u32| {
+            .map(|task: u64| {
                 let (engine, venue) = (Arc::clone(&engine), Arc::clone(&venue));
                 tokio::spawn(async move {
-                    for turn in 0..200 {
-                        let seat = task * 10 + turn % 10;
-                        let hold = held(engine.execute(hold(&venue, seat, 60_000)).await.unwrap());
+                    for turn in 0..HOLDS / 100 {
+                        let seat = (task * 10 + turn % 10) as u32;
+                        // Both halves of a key's hash name it.
+                        let number = u128::from((round * 1_000 + task) << 32 | turn);
+                        let key = IdempotencyKey { scope: number << 64 | number, fingerprint: number << 64 };
+                        let hold = hold(&venue, seat, 60_000).with_key(Some(key));
+                        let hold = held(engine.execute(hold).await.unwrap());
                         let secret = engine.secret_of(hold.id);
                         let release = Command::ReleaseHold(hold.id);
                         engine.execute(Request::new(release).with_secret(Some(secret))).await.unwrap();
@@ -122,11 +146,20 @@ async fn the_file_does_not_grow_for_ever() {
         for task in tasks {
             task.await.unwrap();
         }
-        // 40,000 entries a round. Those of the row in which the limit lies are all kept.
-        until(|| kept().0 <= 65_536 + 1_000).await;
-        let (_, log) = kept();
-        assert!(log < 24 * 1024 * 1024, "the write-ahead log has {log} bytes");
+        // 40,000 entries a round, 65,536 of which stay; those of the row in which the limit lies are all kept. Holds and
+        // answers of the round before are a day old.
+        let bounded = |size: Size| {
+            size.entries <= 65_536 + 1_000 && size.holds <= HOLDS && size.answers <= HOLDS + 1_000
+        };
+        until(|| bounded(size(&path)) && engine.meters().tables_behind.get() == 0).await;
+        let Size { pages: now, log_bytes, .. } = size(&path);
+        assert!(log_bytes < 24 * 1024 * 1024, "the write-ahead log has {log_bytes} bytes");
+        pages.push(now);
+        clock.set(clock.now().after(Millis(25 * 60 * 60 * 1_000)));
     }
+    // From the third round on everything that is ever deleted is.
+    let (begin, rest) = pages.split_at(ROUNDS / 2);
+    assert!(rest.iter().all(|pages| pages * 10 <= begin[begin.len() - 1] * 11), "{pages:?}");
     drop(engine);
     assert!(check_file(&path).unwrap().problems.is_empty());
 }
@@ -455,6 +488,103 @@ async fn a_check_sees_wrong_rows_also_while_the_tables_are_behind() {
     connection.execute("UPDATE seats SET state = 'sold' WHERE seat_no = 7", []).unwrap();
     let problems = check_file(&path).unwrap().problems;
     assert!(problems.len() == 1 && problems[0].starts_with("seats: A-1-8 is sold"), "{problems:?}");
+}
+
+/// A backup of an engine's file in which every table has something, and all of it is in the tables.
+async fn full_file(folder: &Path) -> std::path::PathBuf {
+    let (path, copy) = (folder.join("a.db"), folder.join("copy.db"));
+    let engine = open(&path);
+    let venue = create_event(&engine, 1, 10).await;
+    let sold = held(engine.execute(hold(&venue, 0, 60_000)).await.unwrap());
+    let confirm = Command::ConfirmHold(ConfirmHold {
+        hold: sold.id,
+        booking: new_booking_id(),
+        payment_ref: Some(Reference::parse("pay-1").unwrap()),
+        order_ref: Some(Reference::parse("order-1").unwrap()),
+        items: None,
+    });
+    let confirm = Request::new(confirm).with_secret(Some(engine.secret_of(sold.id)));
+    engine.execute(confirm.with_key(Some(IdempotencyKey { scope: 1, fingerprint: 1 }))).await.unwrap();
+    let block = Command::CreateBlock(CreateBlock {
+        event: venue.number,
+        id: new_block_id(),
+        items: vec![ItemRequest::Seat(SeatNo(7))],
+        reason: None,
+    });
+    engine.execute(Request::new(block)).await.unwrap();
+    until(|| check_file(&path).unwrap().behind == 0).await;
+    engine.backup(&copy).await.unwrap();
+    assert_eq!(check_file(&copy).unwrap().problems, Vec::<String>::new());
+    copy
+}
+
+/// A copy of a file in which this was done.
+fn changed(file: &Path, name: &str, change: &str) -> std::path::PathBuf {
+    let copy = file.with_file_name(name);
+    std::fs::copy(file, &copy).unwrap();
+    let changed = rusqlite::Connection::open(&copy).unwrap().execute(change, []).unwrap();
+    assert!(changed > 0, "{change} changes nothing");
+    copy
+}
+
+#[tokio::test]
+async fn a_check_compares_all_that_the_tables_show_to_people() {
+    let folder = folder();
+    let file = full_file(folder.path()).await;
+    let behind =
+        changed(&file, "behind.db", "UPDATE meta SET value = x'0100000000000000' WHERE name = 'floor'");
+    for (number, (change, found, may_be_behind)) in [
+        ("bookings SET state = 'cancelled'", "bookings: ", true),
+        ("bookings SET id = 'another'", "bookings: another is ", true),
+        ("bookings SET event_no = 7", "bookings: ", true),
+        ("bookings SET holder = 'another'", "bookings: ", true),
+        ("bookings SET payment_ref = NULL", "bookings: ", true),
+        ("bookings SET order_ref = 'order-2'", "bookings: ", true),
+        ("holds SET state = 'held'", "holds: ", true),
+        ("holds SET id = 'another'", "holds: another is ", true),
+        ("holds SET event_no = 7", "holds: ", true),
+        ("holds SET holder = 'another'", "holds: ", true),
+        ("holds SET expires_at = expires_at + 1", "holds: ", true),
+        ("payments SET state = 'refund_due'", "payments: pay-1 is ", true),
+        ("payments SET payment_ref = 'pay-2'", "payments: pay-2 is ", false),
+        ("blocks SET id = 'another'", "blocks: another is ", true),
+        ("blocks SET event_no = 7", "blocks: ", true),
+        ("events SET id = 'opera'", "events: opera is ", true),
+        ("events SET name = 'Opera'", "events: gala is ", true),
+        ("events SET state = 'closed'", "events: gala is ", true),
+        ("events SET version = version - 1", "events: gala is ", true),
+        ("seats SET seat = 'another' WHERE seat_no = 5", "seats: another is ", false),
+        ("pools SET pool = 'another'", "pools: another has ", false),
+        ("sales SET booking_no = 7", "sales: A-1-1 of gala is sold with booking ", false),
+        ("answers SET answer = substr(answer, 1, 20)", "answers: row 1 cannot be read", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let change = format!("UPDATE {change}");
+        let problems = check_file(&changed(&file, &format!("{number}.db"), &change)).unwrap().problems;
+        assert!(problems.iter().any(|problem| problem.starts_with(found)), "{change}: {problems:?}");
+        // While the tables are behind, what has changed since may look as it did before, and nothing else.
+        let problems =
+            check_file(&changed(&behind, &format!("behind-{number}.db"), &change)).unwrap().problems;
+        assert_eq!(problems.is_empty(), may_be_behind, "{change}: {problems:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_gap_in_the_journal_is_damage_also_where_the_tables_have_what_was_in_it() {
+    let folder = folder();
+    let file = full_file(folder.path()).await;
+    let entry = "DELETE FROM journal WHERE last_seq =";
+    for (number, missing) in [("2", 2), ("(SELECT max(last_seq) FROM journal)", 4)] {
+        let path = changed(&file, &format!("{missing}.db"), &format!("{entry} {number}"));
+        let missing = format!("journal entry {missing} is missing");
+        assert_eq!(check_file(&path).unwrap().problems, [missing.as_str()]);
+        let error = EmbeddedEngine::open(EmbeddedOptions::new(&path)).unwrap_err();
+        assert!(matches!(&error, OpenError::Damaged { what, .. } if *what == missing), "{error}");
+    }
+    let oldest = changed(&file, "oldest.db", &format!("{entry} 1"));
+    assert_eq!(check_file(&oldest).unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test]

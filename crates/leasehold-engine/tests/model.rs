@@ -36,6 +36,10 @@ impl ModelStore for DataFile {
         self.clock.now()
     }
 
+    fn together_max(&self) -> usize {
+        5
+    }
+
     async fn judge(&self, model: &State, context: &str) {
         let report = check_file(&self.folder.path().join("model.db")).expect("the file can be checked");
         assert_eq!(report.problems, Vec::<String>::new(), "{context}");
@@ -43,7 +47,7 @@ impl ModelStore for DataFile {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_engine_answers_as_the_rules_do_also_after_restarts() {
     let make = async || DataFile {
         folder: tempfile::tempdir().expect("a folder"),

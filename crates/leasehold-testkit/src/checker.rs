@@ -34,7 +34,7 @@ const CHECK_TIME_MAX: Duration = Duration::from_secs(120);
 pub enum Rule {
     /// A seat has one sale at a time, and a hold becomes one booking.
     SoldOnce,
-    /// A seat has one live hold at a time, and none while it is sold.
+    /// A seat has one live hold at a time, and none while it is sold or kept back.
     HeldOnce,
     /// Fences of a seat grow, and none is given twice.
     FencesGrow,

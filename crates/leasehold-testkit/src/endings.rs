@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_api::HoldView;
 
-use crate::facts::{Facts, HoldFact};
+use crate::facts::{BlockFact, Facts, HoldFact};
 use crate::history::Operation;
 use crate::route::Route;
 
@@ -44,6 +44,22 @@ impl Facts {
         self.about_booking(booking)
             .map(|(_, operation)| operation)
             .filter(move |operation| cancels(operation))
+    }
+
+    /// The removals of the block that may have taken effect.
+    pub(crate) fn removals(&self, event: &str, block: &str) -> impl Iterator<Item = &Operation> {
+        let removes = move |operation: &Operation| {
+            matches!(Route::of(&operation.request), Route::RemoveBlock(_, of) if of == block)
+                && operation.may_have_taken_effect()
+        };
+        self.numbered(self.on_event.get(event))
+            .map(|(_, operation)| operation)
+            .filter(move |operation| removes(operation))
+    }
+
+    /// The first moment at which a removal of the block was asked for.
+    pub(crate) fn removal_invoked(&self, block: &BlockFact) -> Option<Duration> {
+        self.removals(&block.view.event, &block.view.block_id).map(|operation| operation.started).min()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
 
-use leasehold_api::{BookingView, CreateEvent, HoldView, ItemView};
+use leasehold_api::{BlockView, BookingView, CreateEvent, HoldView, ItemView};
 
 use crate::history::{History, Operation};
 use crate::route::Route;
@@ -18,6 +18,7 @@ pub(crate) struct Facts {
     pub(crate) final_from: Option<usize>,
     pub(crate) holds: BTreeMap<String, HoldFact>,
     pub(crate) bookings: BTreeMap<String, BookingFact>,
+    pub(crate) blocks: BTreeMap<String, BlockFact>,
     /// Holds that became an acknowledged booking.
     pub(crate) sold_holds: HashSet<String>,
     on_hold: HashMap<String, Vec<usize>>,
@@ -63,6 +64,15 @@ pub(crate) struct BookingFact {
     pub(crate) acknowledged: Duration,
 }
 
+/// Seats or units kept back from sale, which was acknowledged.
+#[derive(Debug)]
+pub(crate) struct BlockFact {
+    pub(crate) view: BlockView,
+    pub(crate) created_at: Micros,
+    pub(crate) invoked: Duration,
+    pub(crate) acknowledged: Duration,
+}
+
 impl Facts {
     pub(crate) fn of(history: &History) -> Self {
         let since_epoch = history.started_wall().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -71,6 +81,7 @@ impl Facts {
             final_from: history.final_from(),
             holds: BTreeMap::new(),
             bookings: BTreeMap::new(),
+            blocks: BTreeMap::new(),
             sold_holds: HashSet::new(),
             on_hold: HashMap::new(),
             on_booking: HashMap::new(),
@@ -80,6 +91,7 @@ impl Facts {
         facts.sort_by_subject();
         facts.collect_holds();
         facts.collect_bookings();
+        facts.collect_blocks();
         facts
     }
 
@@ -196,6 +208,23 @@ impl Facts {
             let booked_at = parse_micros(&view.booked_at).unwrap_or_default();
             let new = BookingFact { booked_at, invoked, acknowledged, view };
             let known = self.bookings.entry(new.view.booking_id.clone()).or_insert(new);
+            known.invoked = known.invoked.min(invoked);
+            known.acknowledged = known.acknowledged.min(acknowledged);
+        }
+    }
+
+    fn collect_blocks(&mut self) {
+        let first_invoked = first_invocations(&self.operations);
+        for (index, operation) in self.operations.iter().enumerate() {
+            if !matches!(Route::of(&operation.request), Route::CreateBlock(_)) || !operation.acknowledged() {
+                continue;
+            }
+            let view = operation.answer().and_then(|answer| answer.view::<BlockView>());
+            let (Some(view), Some(acknowledged)) = (view, operation.ended) else { continue };
+            let invoked = first_invoked.get(&index).copied().unwrap_or(operation.started);
+            let created_at = parse_micros(&view.created_at).unwrap_or_default();
+            let new = BlockFact { created_at, invoked, acknowledged, view };
+            let known = self.blocks.entry(new.view.block_id.clone()).or_insert(new);
             known.invoked = known.invoked.min(invoked);
             known.acknowledged = known.acknowledged.min(acknowledged);
         }

@@ -72,6 +72,8 @@ enum Lie {
     EverybodyWins,
     /// The first hold is granted, and the answer says that the server broke down.
     OneBreakdown,
+    /// Every hold that is asked for is granted, and none is sold.
+    NothingIsSold,
 }
 
 /// A server that lies: it asks the honest one at `honest`, and changes the answer.
@@ -116,6 +118,10 @@ impl Liar {
             _ if path.ends_with("/confirm") => 1,
             _ => return honest(),
         };
+        if self.lie == Lie::NothingIsSold && kind == 1 {
+            let body = br#"{"code": "hold-expired"}"#.to_vec();
+            return RawAnswer { status: 410, headers: Vec::new(), body, closed: false };
+        }
         // One at a time, so that there is a first one.
         let mut first = self.first.lock().unwrap();
         match (&first[kind], self.lie) {
@@ -126,7 +132,7 @@ impl Liar {
                 let breakdown = self.lie == Lie::OneBreakdown && kind == 0;
                 if breakdown { RawAnswer { status: 500, body: Vec::new(), ..answer } } else { answer }
             }
-            (Some(_), Lie::OneBreakdown) => honest(),
+            (Some(_), Lie::OneBreakdown | Lie::NothingIsSold) => honest(),
         }
     }
 }
@@ -174,4 +180,14 @@ fn a_server_that_broke_down_once_does_not_pass() {
     let (status, report) = rush_against_a_liar(Lie::OneBreakdown);
     assert_eq!((status, report["verdict"]["server_errors"].as_u64()), (Some(1), Some(1)), "{report}");
     assert_eq!(report["verdict"]["oversold"], false, "{report}");
+}
+
+#[test]
+fn a_server_that_grants_holds_and_sells_none_does_not_pass() {
+    let (status, report) = rush_against_a_liar(Lie::NothingIsSold);
+    assert_eq!(status, Some(1), "{report}");
+    assert!(
+        report["verdict"]["complaints"].to_string().contains("refused to be sold in time: A-1"),
+        "{report}"
+    );
 }

@@ -1,16 +1,18 @@
 //! Looks through a data file without changing it, and recomputes everything.
 
-use std::collections::HashSet;
+mod tables;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use leasehold_core::invariants;
-use leasehold_core::{BookingState, Epoch, EventNo, Item, PoolNo, SeatNo, State, Touched};
+use leasehold_core::{BookingState, Epoch, EventNo, Item, SeatNo, State, Timestamp, invariants};
 use rusqlite::Connection;
 
+use self::tables::Behind;
 use super::OpenError;
 use super::load::{Tables, load};
-use super::projection::seat_state;
 use super::store::Store;
+use crate::answer::get_answer;
 
 /// What was found in a data file.
 #[derive(Debug, Default)]
@@ -63,8 +65,9 @@ pub fn check_file(path: &Path) -> Result<CheckReport, OpenError> {
     let broken = invariants::check(&state);
     report.problems.extend(broken.into_iter().map(|broken| format!("{}: {}", broken.invariant, broken.what)));
     check_sales(&connection, &state, &mut report.problems).map_err(at)?;
-    let behind = Behind::of(&loaded.behind, loaded.venues);
-    check_tables(&connection, &state, &behind, &mut report.problems).map_err(at)?;
+    check_answers(&connection, &state, &mut report.problems).map_err(at)?;
+    let behind = Behind::of(loaded.behind, loaded.changed, loaded.venues);
+    tables::check(&connection, &state, &behind, &mut report.problems).map_err(at)?;
     Ok(report)
 }
 
@@ -75,35 +78,9 @@ fn sqlite_findings(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(found.into_iter().filter(|found| found != "ok").map(|found| format!("SQLite: {found}")).collect())
 }
 
-/// What the journal's tail changed: the tables show it as it was, and that is in order.
-struct Behind {
-    seats: HashSet<(EventNo, SeatNo)>,
-    pools: HashSet<(EventNo, PoolNo)>,
-    /// Events from this one on may be in the tables in part.
-    venues: u32,
-}
-
-impl Behind {
-    fn of(touched: &[Touched], venues: u32) -> Self {
-        let mut behind = Self { seats: HashSet::new(), pools: HashSet::new(), venues };
-        for touched in touched {
-            match *touched {
-                Touched::Seat(event, seat, ..) => drop(behind.seats.insert((event, seat))),
-                Touched::Pool(event, pool, _) => drop(behind.pools.insert((event, pool))),
-                _ => {}
-            }
-        }
-        behind
-    }
-
-    fn is_new(&self, event: u32) -> bool {
-        event >= self.venues
-    }
-}
-
 /// The sales table, which is written with every sale, against the bookings.
 fn check_sales(connection: &Connection, state: &State, problems: &mut Vec<String>) -> rusqlite::Result<()> {
-    let mut expected: Vec<(u32, u32, u64)> = state
+    let expected: BTreeSet<(u32, u32, u64)> = state
         .bookings()
         .filter(|(_, booking)| booking.state == BookingState::Booked)
         .flat_map(|(_, booking)| {
@@ -113,71 +90,40 @@ fn check_sales(connection: &Connection, state: &State, problems: &mut Vec<String
             })
         })
         .collect();
-    expected.sort_unstable();
-    let sql = "SELECT event_no, seat_no, booking_no FROM sales ORDER BY event_no, seat_no";
-    let mut statement = connection.prepare(sql)?;
+    let mut statement = connection.prepare("SELECT event_no, seat_no, booking_no FROM sales")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let found = rows.collect::<rusqlite::Result<Vec<(u32, u32, u64)>>>()?;
-    if found != expected {
-        problems.push(format!(
-            "sales: the table has {} sold seats, the bookings have {}",
-            found.len(),
-            expected.len()
-        ));
+    let found = rows.collect::<rusqlite::Result<BTreeSet<(u32, u32, u64)>>>()?;
+    for &(event, seat, booking) in found.symmetric_difference(&expected) {
+        let (known, other) = if found.contains(&(event, seat, booking)) {
+            ("the table", "the bookings")
+        } else {
+            ("the bookings", "the table")
+        };
+        let seat = seat_in_words(state, EventNo(event), SeatNo(seat));
+        problems.push(format!("sales: {seat} is sold with booking {booking} by {known}, and not by {other}"));
     }
     Ok(())
 }
 
-/// The tables against the state, in all that they claim to show.
-fn check_tables(
-    connection: &Connection,
-    state: &State,
-    behind: &Behind,
-    problems: &mut Vec<String>,
-) -> rusqlite::Result<()> {
-    let mut counts = vec![(0, 0); state.events().len()];
-    let mut statement = connection.prepare("SELECT event_no, seat_no, seat, state, fence FROM seats")?;
+fn seat_in_words(state: &State, event: EventNo, seat: SeatNo) -> String {
+    match state.event(event) {
+        Some(event) if seat.0 < event.layout.seat_count() => {
+            format!("{} of {}", event.layout.seat_name(seat), event.id)
+        }
+        _ => format!("seat {} of event {}, which is not there,", seat.0, event.0),
+    }
+}
+
+/// Every answer under an idempotency key: whoever repeats a request must be able to have it again.
+fn check_answers(connection: &Connection, state: &State, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT seq, at_ms, answer FROM answers ORDER BY seq")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let (event, place): (u32, u32) = (row.get(0)?, row.get(1)?);
-        counts.get_mut(event as usize).into_iter().for_each(|(seats, _)| *seats += 1);
-        let seat = state.event(EventNo(event)).and_then(|event| event.seats().get(place as usize));
-        let (name, status, fence): (String, String, u64) = (row.get(2)?, row.get(3)?, row.get(4)?);
-        let agrees =
-            seat.is_some_and(|seat| seat_state(seat.owner.status()) == status && seat.fence.0 == fence);
-        let is_behind = behind.is_new(event) || behind.seats.contains(&(EventNo(event), SeatNo(place)));
-        if !agrees && !is_behind {
-            problems.push(format!(
-                "seats: {name} is {status} with fence {fence} in the table, {seat:?} by its owner"
-            ));
-        }
-    }
-    let mut statement =
-        connection.prepare("SELECT event_no, pool_no, pool, capacity, held, sold, blocked FROM pools")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let (event, place): (u32, usize) = (row.get(0)?, row.get(1)?);
-        counts.get_mut(event as usize).into_iter().for_each(|(_, pools)| *pools += 1);
-        let pool = state.event(EventNo(event)).and_then(|event| event.pools().get(place));
-        let units: (u32, u32, u32, u32) = (row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?);
-        let agrees = pool.is_some_and(|pool| (pool.capacity, pool.held, pool.sold, pool.blocked) == units);
-        let is_behind =
-            behind.is_new(event) || behind.pools.contains(&(EventNo(event), PoolNo(place as u32)));
-        if !agrees && !is_behind {
-            let name: String = row.get(2)?;
-            problems.push(format!("pools: {name} has {units:?} in the table, {pool:?} by its owners"));
-        }
-    }
-    for (event, (seats, pools)) in state.events().iter().zip(counts) {
-        if !behind.is_new(event.number.0)
-            && (seats, pools) != (event.layout.seat_count(), event.pools().len())
-        {
-            problems.push(format!(
-                "{}: the tables have {seats} seats and {pools} pools, the event has {} and {}",
-                event.id,
-                event.layout.seat_count(),
-                event.pools().len()
-            ));
+        let (seq, at, bytes): (u64, u64, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        match get_answer(&bytes, Timestamp::from_millis(at)) {
+            Ok(answer) if state.event(answer.event).is_some() => {}
+            Ok(_) => problems.push(format!("answers: row {seq} is about an event that is not there")),
+            Err(_) => problems.push(format!("answers: row {seq} cannot be read")),
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! The start: tables first, then the journal's tail of after-images over them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use leasehold_core::{
@@ -26,6 +27,8 @@ pub(crate) struct Loaded {
     pub(crate) history: Vec<(EventNo, Change)>,
     /// What the tables do not show yet.
     pub(crate) behind: Vec<Touched>,
+    /// Events of which the tables do not show the newest version yet.
+    pub(crate) changed: BTreeSet<EventNo>,
     /// How many entries the tables are behind.
     pub(crate) replayed: u64,
     /// So many events are wholly in the tables. One that was created behind the floor may be there in part.
@@ -90,6 +93,7 @@ fn try_load(connection: &Connection, epoch: Epoch) -> Result<Loaded, LoadError> 
         last_time: Timestamp::default(),
         history: Vec::new(),
         behind: Vec::new(),
+        changed: BTreeSet::new(),
         replayed: 0,
         venues,
     };
@@ -169,8 +173,15 @@ fn load_journal(
     let mut statement =
         connection.prepare("SELECT first_seq, last_seq, at_ms, entries FROM journal ORDER BY last_seq")?;
     let mut rows = statement.query([])?;
+    let mut next = None;
     while let Some(row) = rows.next()? {
         let (first, last): (u64, u64) = (row.get(0)?, row.get(1)?);
+        // The oldest entries were deleted once the tables had them, and never one from the middle.
+        let expected = next.unwrap_or(first.min(floor + 1));
+        if first != expected {
+            return Err(missing(expected));
+        }
+        next = Some(last + 1);
         loaded.last_time = loaded.last_time.max(Timestamp::from_millis(row.get(2)?));
         let mut get = Get(row.get_ref(3)?.as_blob().map_err(not_a_blob)?);
         for seq in first..=last {
@@ -179,14 +190,10 @@ fn load_journal(
                 loaded.state.loading_event(event).ok_or(Damaged)?;
                 loaded.history.push((event, change));
             } else {
-                if seq != loaded.state.seq() + 1 {
-                    return Err(LoadError::Damaged(format!(
-                        "journal entry {} is missing",
-                        loaded.state.seq() + 1
-                    )));
-                }
                 let over = Over { state: &mut loaded.state, touched: &mut loaded.behind };
-                loaded.history.push(replay_entry(&mut get, epoch, Some(over))?);
+                let (event, change) = replay_entry(&mut get, epoch, Some(over))?;
+                loaded.changed.insert(event);
+                loaded.history.push((event, change));
                 loaded.state.load_seq(seq);
                 loaded.replayed += 1;
                 if let Some((event, Change { kind: Kind::EventCreated, .. })) = loaded.history.last() {
@@ -201,7 +208,15 @@ fn load_journal(
             return Err(LoadError::Damaged(format!("journal row {last} has bytes too many")));
         }
     }
-    Ok(())
+    // The newest entry always stays.
+    match next.unwrap_or(1) {
+        next if next <= floor => Err(missing(next)),
+        _ => Ok(()),
+    }
+}
+
+fn missing(seq: u64) -> LoadError {
+    LoadError::Damaged(format!("journal entry {seq} is missing"))
 }
 
 fn versioned(bytes: &[u8]) -> Result<Get<'_>, Damaged> {

@@ -239,8 +239,8 @@ impl MarkedEvent {
                        id = excluded.id, name = excluded.name, state = excluded.state,
                        version = excluded.version, rules = excluded.rules";
             let (id, name) = (event.id.as_str(), event.name.as_str());
-            let state = if event.state == EventState::Open { "open" } else { "closed" };
-            connection.prepare_cached(sql)?.execute((number.0, id, name, state, event.version, &*image))?;
+            let row = (number.0, id, name, event_state(event.state), event.version, &*image);
+            connection.prepare_cached(sql)?.execute(row)?;
             rows += 1;
         }
         let sql = "INSERT OR REPLACE INTO seats (key, event_no, seat_no, seat, state, fence)
@@ -314,7 +314,7 @@ fn write_booking(
     let sql =
         "INSERT OR REPLACE INTO bookings (slot, id, event_no, state, holder, payment_ref, order_ref, image)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-    let booked = if booking.state == BookingState::Booked { "booked" } else { "cancelled" };
+    let booked = booking_state(booking.state);
     let [holder, payment, order] = [&booking.holder, &booking.payment_ref, &booking.order_ref]
         .map(|reference| reference.as_ref().map(Reference::as_str));
     let row = (slot.0, booking.id.to_string(), booking.event.0, booked, holder, payment, order, &*image);
@@ -349,12 +349,7 @@ fn write_payment(
     };
     begin_image(image);
     image::put_payment(image, payment);
-    let name = match payment.state {
-        PaymentState::Pending => "pending",
-        PaymentState::Booked => "booked",
-        PaymentState::RefundDue => "refund_due",
-        PaymentState::Void => "void",
-    };
+    let name = payment_state(payment.state);
     let sql = "INSERT OR REPLACE INTO payments (event_no, payment_ref, state, image) VALUES (?1, ?2, ?3, ?4)";
     connection.prepare_cached(sql)?.execute((event.0, reference.as_str(), name, &*image)).map(drop)
 }
@@ -370,6 +365,29 @@ pub(crate) fn seat_state(status: SeatStatus) -> &'static str {
         SeatStatus::Held => "held",
         SeatStatus::Sold => "sold",
         SeatStatus::Blocked => "blocked",
+    }
+}
+
+pub(crate) fn event_state(state: EventState) -> &'static str {
+    match state {
+        EventState::Open => "open",
+        EventState::Closed => "closed",
+    }
+}
+
+pub(crate) fn booking_state(state: BookingState) -> &'static str {
+    match state {
+        BookingState::Booked => "booked",
+        BookingState::Cancelled => "cancelled",
+    }
+}
+
+pub(crate) fn payment_state(state: PaymentState) -> &'static str {
+    match state {
+        PaymentState::Pending => "pending",
+        PaymentState::Booked => "booked",
+        PaymentState::RefundDue => "refund_due",
+        PaymentState::Void => "void",
     }
 }
 

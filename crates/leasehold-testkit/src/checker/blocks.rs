@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold_api::{BlockView, BlockedUnits, CreateBlock, EventView};
+use leasehold_api::{BlockedUnits, CreateBlock, EventView};
 
 use super::Findings;
 use super::counters::{Bounds, check_bounds};
@@ -35,29 +35,20 @@ fn blocked_units(facts: &Facts, event: &str) -> Units {
             bounds.most += if most { count } else { 0 };
         }
     };
-    let asked = || facts.numbered(facts.on_event.get(event));
-    let (mut known, mut answered) = (BTreeMap::new(), BTreeSet::new());
-    for (index, operation) in asked().filter(|(_, operation)| operation.acknowledged()) {
-        if let Route::CreateBlock(_) = Route::of(&operation.request)
-            && let Some(view) = operation.answer().and_then(|answer| answer.view::<BlockView>())
-        {
-            known.insert(view.block_id.clone(), view);
-            answered.insert(operation.key_or(index));
-        }
-    }
-    for view in known.values() {
-        let removals = || {
-            let removes =
-                |route: Route<'_>| matches!(route, Route::RemoveBlock(_, block) if block == view.block_id);
-            asked().map(|(_, operation)| operation).filter(move |op| removes(Route::of(&op.request)))
-        };
-        let maybe = removals().any(|operation| operation.may_have_taken_effect());
+    for block in facts.blocks.values().filter(|block| block.view.event == event) {
+        let removals = || facts.removals(event, &block.view.block_id);
+        let maybe = removals().next().is_some();
         let gone = removals().any(|operation| operation.acknowledged());
-        add(&view.seats, &view.pools, !maybe, !gone);
+        add(&block.view.seats, &block.view.pools, !maybe, !gone);
     }
+    let asked = || {
+        let on_event = facts.numbered(facts.on_event.get(event));
+        on_event.filter(|(_, operation)| matches!(Route::of(&operation.request), Route::CreateBlock(_)))
+    };
+    let answered = asked().filter(|(_, operation)| operation.acknowledged());
+    let mut answered: BTreeSet<String> = answered.map(|(index, operation)| operation.key_or(index)).collect();
     // Each key once, and only if no repetition was answered.
-    let open = asked().filter(|(_, op)| matches!(Route::of(&op.request), Route::CreateBlock(_)));
-    for (index, operation) in open.filter(|(_, operation)| operation.may_have_taken_effect()) {
+    for (index, operation) in asked().filter(|(_, operation)| operation.may_have_taken_effect()) {
         if answered.insert(operation.key_or(index))
             && let Ok(asked) = serde_json::from_slice::<CreateBlock>(&operation.request.body)
         {

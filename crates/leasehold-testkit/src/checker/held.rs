@@ -1,11 +1,11 @@
-//! Nothing is held that nobody asked for: one request, one effect, also when it was repeated.
+//! Nothing is held that nobody asked for, and what surely lives is: one request, one effect, also when it was repeated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use leasehold_api::{CreateHold, EventView, HoldView, ItemSpec, PatchHold};
 
-use super::counters::quantities;
+use super::counters::{Bounds, quantities};
 use super::{Findings, Rule};
 use crate::facts::{Facts, HoldFact, Micros};
 use crate::history::Operation;
@@ -17,10 +17,18 @@ const SWEEP_TOLERANCE: Micros = 5_000_000;
 /// Units by name, the seats under the empty name.
 type Units = BTreeMap<String, u64>;
 
-/// Compares what an event shows as held with all holds that could be alive.
+/// How far the server's clock and ours may lie apart.
+const CLOCK_TOLERANCE: Micros = 1_000_000;
+
+/// Compares what an event shows as held with all holds that could be alive, and with those that surely are.
 pub(super) fn check_event(facts: &Facts, read: &Operation, view: &EventView, findings: &mut Findings) {
-    let mut most = Units::new();
+    let (mut least, mut most) = (Units::new(), Units::new());
     for hold in facts.holds.values().filter(|hold| hold.event == view.id) {
+        if surely_lives(facts, hold, read) {
+            for (name, units) in units_granted(hold, read) {
+                *least.entry(name).or_default() += units;
+            }
+        }
         if may_live(facts, hold, read.started) {
             for (name, units) in units_held(hold) {
                 *most.entry(name).or_default() += units;
@@ -30,18 +38,41 @@ pub(super) fn check_event(facts: &Facts, read: &Operation, view: &EventView, fin
     for (name, units) in unanswered(facts, &view.id) {
         *most.entry(name).or_default() += units;
     }
-    let of = |name: &str| most.get(name).copied().unwrap_or_default();
-    report(&format!("the seats of {}", view.id), u64::from(view.seats.held), of(""), findings);
+    let of = |units: &Units, name: &str| units.get(name).copied().unwrap_or_default();
+    let bounds = |name: &str| Bounds { least: of(&least, name), most: of(&most, name) };
+    report(&format!("the seats of {}", view.id), u64::from(view.seats.held), bounds(""), findings);
     for pool in &view.pools {
-        report(&format!("pool {} of {}", pool.id, view.id), u64::from(pool.held), of(&pool.id), findings);
+        let name = format!("pool {} of {}", pool.id, view.id);
+        report(&name, u64::from(pool.held), bounds(&pool.id), findings);
     }
 }
 
-fn report(name: &str, shown: u64, most: u64, findings: &mut Findings) {
+fn report(name: &str, shown: u64, Bounds { least, most }: Bounds, findings: &mut Findings) {
     if shown > most {
         let message = format!("{name}: {shown} are shown as held, all requests together explain {most}");
         findings.report(Rule::CountersAdd, message);
     }
+    if shown < least {
+        let message = format!("{name}: {shown} are shown as held, and holds of {least} surely live");
+        findings.report(Rule::CountersAdd, message);
+    }
+}
+
+/// What was granted for certain before the event was read. What was taken away may have ended the hold, and is not asked
+/// for here.
+fn units_granted(hold: &HoldFact, read: &Operation) -> Units {
+    let mut units = hold.pools.clone();
+    let seats = hold.grants.iter().filter(|grant| grant.acknowledged < read.started);
+    units.insert(String::new(), seats.count() as u64);
+    units
+}
+
+/// Granted before the event was read, not over until after that, and nobody had begun to end it.
+fn surely_lives(facts: &Facts, hold: &HoldFact, read: &Operation) -> bool {
+    let Some(read_by) = read.ended else { return false };
+    hold.acknowledged < read.started
+        && facts.ending_invoked(hold).is_none_or(|ending| read_by < ending)
+        && facts.wall(read_by).saturating_add(CLOCK_TOLERANCE) < hold.lives_until()
 }
 
 /// The most the hold ever had: what it was granted with, or what it had when it was last seen alive.

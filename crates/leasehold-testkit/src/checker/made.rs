@@ -94,6 +94,16 @@ impl Made {
         self.answered(span, &format!("POST /v1/bookings/{booking}/cancel"), &[], 200, &view)
     }
 
+    /// Seats kept back from sale at the first moment of the span.
+    pub(super) fn blocked(self, span: Span, id: &str, seats: &[&str]) -> Self {
+        let view = json!({"block_id": id, "event": "e", "seats": seats, "created_at": stamp(span.0)});
+        self.answered(span, "POST /v1/events/e/blocks", &[("idempotency-key", id)], 201, &view)
+    }
+
+    pub(super) fn unblocked(self, span: Span, id: &str) -> Self {
+        self.answered(span, &format!("DELETE /v1/events/e/blocks/{id}"), &[], 204, &json!(null))
+    }
+
     pub(super) fn reads_hold(self, at: u64, id: &str, status: u16, view: &Value) -> Self {
         let secret = format!("secret-{id}");
         self.answered((at, at + 1), &format!("GET /v1/holds/{id}"), &[("hold-secret", &secret)], status, view)
@@ -113,14 +123,23 @@ impl Made {
         self.reads_numbers(at, [10, 0], [held, 0])
     }
 
+    /// The same event with this many of its seats held, and nothing else.
+    pub(super) fn reads_held(self, at: u64, held: u32) -> Self {
+        self.reads_seats(at, "held", held)
+    }
+
     /// The same event with this many of its seats blocked, and nothing else.
     pub(super) fn reads_blocked(self, at: u64, blocked: u32) -> Self {
-        let mut read = self.reads_numbers(at, [10 - blocked, 0], [0, 0]);
+        self.reads_seats(at, "blocked", blocked)
+    }
+
+    fn reads_seats(self, at: u64, taken: &str, count: u32) -> Self {
+        let mut read = self.reads_numbers(at, [10 - count, 0], [0, 0]);
         let Some(Outcome::Answer(answer)) = read.operations.last_mut().map(|read| &mut read.outcome) else {
             unreachable!("a read was just added")
         };
         let mut view = answer.json();
-        view["seats"]["blocked"] = json!(blocked);
+        view["seats"][taken] = json!(count);
         answer.body = Bytes::from(view.to_string());
         read
     }

@@ -103,6 +103,60 @@ fn a_hold_after_a_payment_of_unknown_outcome_is_fine() {
     keeps(pays.hold((6_000, 6_010), "h2", "A", 2, 5_000));
 }
 
+/// Seats A and B kept back from 100 to 110.
+fn kept_back(made: Made) -> Made {
+    made.blocked((100, 110), "k1", &["A", "B"])
+}
+
+#[test]
+fn a_hold_of_a_seat_that_is_kept_back_is_caught() {
+    breaks(kept_back(Made::new()).hold((200, 210), "h1", "A", 1, 5_000), Rule::HeldOnce);
+    keeps(kept_back(Made::new()).hold((200, 210), "h1", "C", 1, 5_000));
+    keeps(kept_back(Made::new()).unblocked((205, 220), "k1").hold((200, 210), "h1", "A", 1, 5_000));
+    breaks(
+        kept_back(Made::new()).hold((200, 210), "h1", "A", 1, 5_000).unblocked((211, 220), "k1"),
+        Rule::HeldOnce,
+    );
+}
+
+#[test]
+fn keeping_back_what_somebody_holds_is_caught() {
+    breaks(kept_back(Made::new().hold((0, 10), "h1", "A", 1, 5_000)), Rule::HeldOnce);
+    keeps(kept_back(Made::new().hold((0, 10), "h1", "A", 1, 100)));
+    let released = Made::new().hold((0, 10), "h1", "A", 1, 5_000);
+    keeps(kept_back(released.unanswered(105, "DELETE /v1/holds/h1", "secret-h1")));
+}
+
+#[test]
+fn a_seat_that_was_added_to_a_hold_is_not_kept_back_too() {
+    let added = |span| {
+        let both = json!([{"seat": "C", "fence": 1}, {"seat": "A", "fence": 1}]);
+        let mut view = hold_view("h1", "held", 0, 5_000, both);
+        view["version"] = json!(2);
+        let first = kept_back(Made::new().hold((0, 10), "h1", "C", 1, 5_000));
+        first.answered(span, "PATCH /v1/holds/h1", &[("hold-secret", "secret-h1")], 200, &view)
+    };
+    breaks(added((20, 30)), Rule::HeldOnce);
+    breaks(added((111, 120)), Rule::HeldOnce);
+    keeps(added((109, 120)).unblocked((115, 118), "k1"));
+}
+
+#[test]
+fn a_sale_of_a_seat_that_is_kept_back_is_caught() {
+    let late = |made: Made| made.hold((0, 10), "h1", "A", 1, 50).sold((200, 210), "h1", "b1", "A");
+    breaks(late(kept_back(Made::new())), Rule::HeldOnce);
+    keeps(late(kept_back(Made::new()).unblocked((150, 160), "k1")));
+    breaks(kept_back(first_sale()), Rule::HeldOnce);
+    keeps(kept_back(first_sale().cancelled((40, 50), "b1")));
+}
+
+#[test]
+fn a_seat_that_is_kept_back_twice_is_caught() {
+    let again = |made: Made| made.blocked((200, 210), "k2", &["B"]);
+    breaks(again(kept_back(Made::new())), Rule::HeldOnce);
+    keeps(again(kept_back(Made::new()).unblocked((150, 160), "k1")));
+}
+
 #[test]
 fn a_hold_of_a_sold_seat_is_caught() {
     breaks(first_sale().hold((40, 50), "h2", "A", 2, 5_000), Rule::HeldOnce);

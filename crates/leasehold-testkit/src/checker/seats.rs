@@ -1,10 +1,10 @@
-//! No seat is sold twice, held twice, or held while it is sold.
+//! No seat is sold twice, held twice, or held while it is sold; and none of this happens to one that is kept back.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::{Findings, Rule};
-use crate::facts::{BookingFact, Facts, HoldFact, Micros, SeatGrant};
+use crate::facts::{BlockFact, BookingFact, Facts, HoldFact, Micros, SeatGrant};
 
 /// A seat in its event.
 type Seat = (String, String);
@@ -29,6 +29,23 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     }
     for (seat, holds) in &held {
         held_twice(seat, holds, findings);
+    }
+    for (seat, blocks) in &blocked_by_seat(facts) {
+        for block in blocks {
+            let sales = sold.get(seat).map(Vec::as_slice).unwrap_or_default();
+            sold_while_blocked(facts, seat, block, sales, findings);
+            held_while_blocked(
+                facts,
+                seat,
+                block,
+                held.get(seat).map(Vec::as_slice).unwrap_or_default(),
+                findings,
+            );
+        }
+        blocked_twice(facts, seat, blocks, findings);
+        if findings.too_late() {
+            return;
+        }
     }
     one_booking_a_hold(facts, findings);
 }
@@ -55,6 +72,17 @@ fn held_by_seat(facts: &Facts) -> BTreeMap<Seat, Vec<Held<'_>>> {
     }
     held.values_mut().for_each(|holds| holds.sort_by_key(|held| held.hold.created_at));
     held
+}
+
+fn blocked_by_seat(facts: &Facts) -> BTreeMap<Seat, Vec<&BlockFact>> {
+    let mut blocked: BTreeMap<Seat, Vec<&BlockFact>> = BTreeMap::new();
+    for block in facts.blocks.values() {
+        for seat in &block.view.seats {
+            blocked.entry((block.view.event.clone(), seat.clone())).or_default().push(block);
+        }
+    }
+    blocked.values_mut().for_each(|blocks| blocks.sort_by_key(|block| block.created_at));
+    blocked
 }
 
 /// Two sales need a cancel of the first, asked for before the second was acknowledged.
@@ -170,6 +198,69 @@ fn sold_under_a_hold(seat: &Seat, bookings: &[&BookingFact], holds: &[Held<'_>],
             return;
         }
     }
+}
+
+/// A seat that is kept back is not sold, and one that is sold is not kept back.
+fn sold_while_blocked(
+    facts: &Facts,
+    seat: &Seat,
+    block: &BlockFact,
+    bookings: &[&BookingFact],
+    findings: &mut Findings,
+) {
+    let removal = facts.removal_invoked(block);
+    for booking in bookings {
+        let cancel = facts.cancel_invoked(&booking.view.booking_id);
+        let blocked_first = block.created_at < booking.booked_at
+            && removal.is_none_or(|removal| booking.acknowledged < removal);
+        let sold_first =
+            booking.booked_at < block.created_at && cancel.is_none_or(|cancel| block.acknowledged < cancel);
+        if blocked_first || sold_first {
+            kept_back(seat, block, &format!("sold as {}", booking.view.booking_id), findings);
+        }
+    }
+}
+
+/// A seat that is kept back is not held, and one under a hold that surely lives is not kept back.
+fn held_while_blocked(
+    facts: &Facts,
+    seat: &Seat,
+    block: &BlockFact,
+    holds: &[Held<'_>],
+    findings: &mut Findings,
+) {
+    let removal = facts.removal_invoked(block);
+    for held in holds {
+        // A seat added to a hold later has no server time: then only the order of the calls is certain.
+        let (blocked_before, held_before) = match held.grant.since {
+            Some(since) => (block.created_at < since, since < block.created_at),
+            None => (block.acknowledged < held.grant.invoked, held.grant.acknowledged < block.invoked),
+        };
+        let still_blocked = removal.is_none_or(|removal| held.grant.acknowledged < removal);
+        let still_held =
+            block.created_at < held.until && held.ending.is_none_or(|ending| block.acknowledged < ending);
+        if (blocked_before && still_blocked) || (held_before && still_held) {
+            kept_back(seat, block, &format!("held by {}", held.hold.id), findings);
+        }
+    }
+}
+
+fn blocked_twice(facts: &Facts, seat: &Seat, blocks: &[&BlockFact], findings: &mut Findings) {
+    for (place, first) in blocks.iter().enumerate() {
+        let removal = facts.removal_invoked(first);
+        for second in &blocks[place + 1..] {
+            let dated = first.created_at < second.created_at;
+            if dated && removal.is_none_or(|removal| second.acknowledged < removal) {
+                kept_back(seat, first, &format!("kept back by {}", second.view.block_id), findings);
+            }
+        }
+    }
+}
+
+fn kept_back(seat: &Seat, block: &BlockFact, otherwise: &str, findings: &mut Findings) {
+    let (id, seat, event) = (&block.view.block_id, &seat.1, &seat.0);
+    let message = format!("seat {seat} of {event} was kept back by {id} and {otherwise} at the same time");
+    findings.report(Rule::HeldOnce, message);
 }
 
 fn one_booking_a_hold(facts: &Facts, findings: &mut Findings) {

@@ -1,25 +1,33 @@
 //! A hold is over when its time is over, whoever notices first.
 
+use std::time::Duration;
+
 use leasehold_core::*;
 use leasehold_engine::*;
 
 use super::*;
+use crate::Lateness;
 
-/// Nobody asks, and the seat is free all the same: never early, and late only on a machine that stood still, which it does
-/// not do every time.
+/// Nobody asks, and the seat is free all the same: never early, and late only by as much as the machine was. A disk that
+/// stands still is late too, which it is not most of the time.
 pub async fn expired_holds_come_back_on_their_own_within_a_second(store: &dyn EngineStore) {
-    const ROUNDS: u32 = 3;
+    const ROUNDS: usize = 3;
+    const IN_TIME_MIN: usize = 2;
     let engine = store.open().await;
     let venue = create_event(&*engine, 1, 2).await;
-    let mut least = Millis(u64::MAX);
-    for _ in 0..ROUNDS {
-        least = least.min(time_until_it_comes_back(&*engine, &venue).await);
-        if least <= Millis(1_000) {
-            engine.close().await;
-            return;
+    let mut late = Vec::new();
+    for round in 1..=ROUNDS {
+        let machine = Lateness::watch();
+        let took = time_until_it_comes_back(&*engine, &venue).await;
+        if Duration::from_millis(took.0) > Duration::from_secs(1) + machine.worst() {
+            late.push((took, machine.worst()));
+        }
+        assert!(late.len() <= ROUNDS - IN_TIME_MIN, "late, and the machine's part in it: {late:?}");
+        if round - late.len() == IN_TIME_MIN {
+            break;
         }
     }
-    panic!("late by {least:?} at least, {ROUNDS} times in a row");
+    engine.close().await;
 }
 
 /// How long after its end a hold is ended.

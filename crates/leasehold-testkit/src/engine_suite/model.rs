@@ -1,16 +1,21 @@
 //! An engine against the rules themselves: the same commands, the same answers, also over restarts.
 //!
-//! A failure prints its seed; `LEASEHOLD_SEED=n` runs that seed alone.
+//! A failure prints its seed; `LEASEHOLD_SEED=n` runs that seed alone. Where several commands are asked at once, which of
+//! them the engine takes first is not for the seed to say.
+
+mod asking;
+mod stored;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold_core::random::{Random, RandomCommands};
 use leasehold_core::{
-    Changes, Command, Epoch, Hold, Item, ItemRequest, Refusal, Reply, SeatNo, State, Timestamp,
+    Changes, Command, Epoch, Hold, Item, ItemRequest, Millis, Refusal, Reply, SeatNo, State, Timestamp,
 };
-use leasehold_engine::{Done, Engine, EngineError, EventSummary, Outcome, Request};
+use leasehold_engine::{Done, Engine, EngineError, EventSummary, Outcome};
 
+use self::asking::{Answered, Remembered, execute_together};
 use super::{EngineStore, PATIENCE};
 
 /// A store whose clock the test can set, and that can be judged while no engine is open on it.
@@ -32,9 +37,22 @@ pub trait ModelStore: EngineStore {
         false
     }
 
+    /// Whether a refusal may come from notes in front of the store, which do not know of everything that is taken.
+    fn refuses_from_notes(&self) -> bool {
+        false
+    }
+
+    /// How many commands may be under way at once: more than one where every answer is that of some order.
+    fn together_max(&self) -> usize {
+        1
+    }
+
     /// Panics with `context` unless what is stored is sound and agrees with the model.
     async fn judge(&self, model: &State, context: &str);
 }
+
+/// For so long an answer under a key is remembered for certain.
+const REMEMBERED_MIN: Millis = Millis(60 * 60 * 1_000);
 
 /// How much is tried.
 #[derive(Debug, Clone, Copy)]
@@ -72,19 +90,41 @@ async fn drive(store: &impl ModelStore, seed: u64, command_count: usize) -> usiz
     let mut random = Random::new(seed ^ 0x5eed);
     let mut commands = RandomCommands::new(seed);
     let mut model = Model { state: State::new(Epoch::FIRST) };
-    let (mut now, mut command) = commands.next_command();
+    let (mut now, first) = commands.next_command();
+    let mut group = vec![first];
     store.set_time(now);
     let mut engine = store.open().await;
-    let mut restarts = 0;
-    for step in 0..command_count {
+    let (mut restarts, mut step) = (0, 0);
+    // The last answer under a key: it is given again, also after a restart.
+    let mut remembered = None;
+    while step < command_count {
         store.set_time(now);
-        let asked = format!("seed {seed}, step {step}: {command:?}");
+        let asked = format!("seed {seed}, step {step}: {group:?}");
+        step += group.len();
         let before = store.time().await;
-        let mut request = Request::new(command.clone());
-        request.secret = request.needs_secret_of().map(|hold| engine.secret_of(hold));
-        let answered = engine.execute(request).await;
+        let key = random.once_in(3).then_some(step as u64);
+        let answers = execute_together(&engine, &group, key).await;
         let after = store.time().await;
-        model = compare(store, model, command, (before, after), answered, &asked);
+        let first = (group[0].clone(), key, answers[0].as_ref().ok().cloned());
+        let mut answered: Vec<Answered> = group.into_iter().zip(answers).collect();
+        model = if answered.len() == 1 {
+            let (command, answered) = answered.remove(0);
+            compare(store, model, command, (before, after), answered, &asked)
+        } else {
+            let left: Vec<&Answered> = answered.iter().collect();
+            let mut differences = Vec::new();
+            let found = in_some_order(store, &model, &left, before, after, &mut differences);
+            found.unwrap_or_else(|| panic!("{asked}: {answered:?} in no order: {differences:#?}"))
+        };
+        if let (command, Some(key), Some(done)) = first {
+            let answered = Remembered { command, key, done };
+            answered.is_repeated(&engine, &asked).await;
+            // Notes may say for a while after it that what the first one holds is taken, also when that is over.
+            if !store.refuses_from_notes() {
+                answered.refuses_others(&engine, &asked).await;
+            }
+            remembered = Some(answered);
+        }
         if random.once_in(25) {
             restarts += 1;
             while !settled_until_closed(engine, store, &mut model.state, &asked).await {
@@ -92,12 +132,58 @@ async fn drive(store: &impl ModelStore, seed: u64, command_count: usize) -> usiz
             }
             store.judge(&model.state, &asked).await;
             engine = store.open().await;
+            stored::compare(&*engine, store, &mut model.state, &asked).await;
+            let recent = |answered: &Remembered| after.since(answered.done.at) < REMEMBERED_MIN;
+            if let Some(answered) = remembered.take().filter(recent) {
+                answered.is_repeated(&engine, &asked).await;
+            }
         }
-        (now, command) = commands.next_command();
+        let size = if random.once_in(4) { 1 + random.below(store.together_max() as u64) } else { 1 };
+        group = Vec::new();
+        for _ in 0..size {
+            let command;
+            (now, command) = commands.next_command();
+            group.push(command);
+        }
     }
     settle(&*engine, store, &mut model.state, &format!("seed {seed}, at the end")).await;
     engine.close().await;
     restarts
+}
+
+/// Takes the model through what was asked at once, in an order in which the rules give all the answers.
+fn in_some_order(
+    store: &impl ModelStore,
+    model: &Model,
+    left: &[&Answered],
+    now: Timestamp,
+    after: Timestamp,
+    differences: &mut Vec<String>,
+) -> Option<Model> {
+    if left.is_empty() {
+        return Some(model.clone());
+    }
+    for (place, (command, answered)) in left.iter().enumerate() {
+        let instants = match answered {
+            Ok(done) => vec![done.at],
+            Err(_) if now == after => vec![now],
+            Err(_) => vec![now, after],
+        };
+        for instant in instants.into_iter().filter(|instant| *instant >= now) {
+            let mut next = model.clone();
+            match next.step(store, command.clone(), instant, answered, Asked::Together) {
+                Ok(()) => {
+                    let rest: Vec<&Answered> = [&left[..place], &left[place + 1..]].concat();
+                    let found = in_some_order(store, &next, &rest, instant, after, differences);
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+                Err(difference) => differences.push(difference),
+            }
+        }
+    }
+    None
 }
 
 /// Takes the model one step further, at the instant at which the engine decided.
@@ -123,12 +209,12 @@ fn compare(
         let mut next = if last { None } else { Some(model.clone()) };
         let Some(tried) = &mut next else {
             let mut model = model;
-            match model.step(store, command, now, &answered) {
+            match model.step(store, command, now, &answered, Asked::Alone) {
                 Ok(()) => return model,
                 Err(difference) => panic!("{asked}: {difference}, {differences:?}"),
             }
         };
-        match tried.step(store, command.clone(), now, &answered) {
+        match tried.step(store, command.clone(), now, &answered, Asked::Alone) {
             Ok(()) => return next.expect("it was just tried"),
             Err(difference) => differences.push(difference),
         }
@@ -143,6 +229,7 @@ impl Model {
         command: Command,
         now: Timestamp,
         answered: &Result<Done, EngineError>,
+        asked: Asked,
     ) -> Result<(), String> {
         let mut changes = Changes::default();
         // An engine ends what is over before it takes commands; so does the model.
@@ -160,12 +247,7 @@ impl Model {
                 let expected = store.comparable(self.expected(reply.clone()));
                 expected == store.comparable(done.outcome.clone())
             }
-            // A gate turns a request away before anyone looks whether it makes sense.
-            (Err(Refusal::Invalid(_)), Err(EngineError::Refused(_))) => true,
-            // Otherwise it refuses what the rules would refuse too, with the same code.
-            (Err(refusal), Err(EngineError::Refused(other))) => {
-                std::mem::discriminant(refusal) == std::mem::discriminant(other)
-            }
+            (Err(refusal), Err(EngineError::Refused(other))) => asked.same(store, refusal, other),
             _ => false,
         };
         if same { Ok(()) } else { Err(format!("at {now} the rules say {said:?}, the engine {answered:?}")) }
@@ -227,6 +309,38 @@ impl Model {
             Reply::Block(block) => Outcome::Block(block),
             Reply::BlockGone(_) => Outcome::BlockGone,
             Reply::RefundDue(_, reference) => Outcome::RefundDue(reference),
+        }
+    }
+}
+
+/// Whether a command was the only one under way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Asked {
+    Alone,
+    Together,
+}
+
+impl Asked {
+    /// Whether an engine may say this where the rules say that: the same, with the same numbers.
+    fn same(self, store: &impl ModelStore, rules: &Refusal, engine: &Refusal) -> bool {
+        use Refusal::{EventClosed, Invalid, NotTogether, PoolShort, SeatsTaken};
+        let by_gate = |refusal: &Refusal| {
+            matches!(refusal, SeatsTaken(_) | PoolShort { .. } | NotTogether { .. } | EventClosed)
+        };
+        match (rules, engine) {
+            _ if rules == engine => true,
+            // A gate turns a request away before anyone looks whether it makes sense.
+            (Invalid(_), _) => by_gate(engine),
+            // It looks at one item after the other, and others change them meanwhile.
+            _ if self == Self::Together => by_gate(rules) && by_gate(engine),
+            (SeatsTaken(all), SeatsTaken(known)) if store.refuses_from_notes() => {
+                !known.is_empty() && known.iter().all(|seat| all.contains(seat))
+            }
+            (PoolShort { pool, .. }, PoolShort { pool: known, .. }) => {
+                pool == known && store.refuses_from_notes()
+            }
+            (NotTogether { .. }, NotTogether { .. }) => store.refuses_from_notes(),
+            _ => false,
         }
     }
 }

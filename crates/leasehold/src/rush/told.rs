@@ -1,6 +1,14 @@
 //! What the users were told: which holds they got and how each of them ended.
+//!
+//! Moments are durations since the start of the run, by the load generator's own clock.
+
+use std::time::Duration;
 
 use leasehold_api::ItemView;
+
+/// Two clocks differ by no more than this part of what they measure, and by one step of the coarser one.
+const CLOCKS_DIFFER_BY: u32 = 100;
+const CLOCK_STEP: Duration = Duration::from_millis(20);
 
 /// A hold that was granted.
 #[derive(Debug, Clone)]
@@ -9,6 +17,10 @@ pub(crate) struct Grant {
     pub(crate) hold_id: String,
     /// What was held.
     pub(crate) items: Vec<ItemView>,
+    /// When the user was told.
+    pub(crate) told: Duration,
+    /// Before this it is not over by itself, see [`surely_until`].
+    pub(crate) lives_until: Duration,
     /// What became of it.
     pub(crate) ending: Ending,
 }
@@ -16,12 +28,15 @@ pub(crate) struct Grant {
 /// What became of a granted hold.
 #[derive(Debug, Clone)]
 pub(crate) enum Ending {
-    /// It was left to expire, on purpose.
+    /// It was left to expire: on purpose, or because the server was too busy each time it was asked to sell it.
     Kept,
     /// It was sold, and this is what the booking says was sold.
     Sold(Vec<ItemView>),
     /// The server said no to the sale.
-    Refused,
+    Refused {
+        /// When the user was told.
+        told: Duration,
+    },
     /// No answer came to the confirm, nor to its repeats: it may be sold.
     Unresolved,
 }
@@ -54,7 +69,7 @@ impl Told {
             .iter()
             .flat_map(|grant| match &grant.ending {
                 Ending::Sold(items) => items.as_slice(),
-                Ending::Kept | Ending::Refused | Ending::Unresolved => &[],
+                Ending::Kept | Ending::Refused { .. } | Ending::Unresolved => &[],
             })
             .filter_map(|item| item.seat.as_deref())
     }
@@ -68,7 +83,7 @@ impl Told {
     pub(crate) fn units_sold(&self, pool: &str) -> u64 {
         let sold = self.grants.iter().map(|grant| match &grant.ending {
             Ending::Sold(items) => units(items, pool),
-            Ending::Kept | Ending::Refused | Ending::Unresolved => 0,
+            Ending::Kept | Ending::Refused { .. } | Ending::Unresolved => 0,
         });
         sold.sum()
     }
@@ -82,6 +97,13 @@ impl Told {
     pub(crate) fn unresolved(&self) -> impl Iterator<Item = &Grant> {
         self.grants.iter().filter(|grant| matches!(grant.ending, Ending::Unresolved))
     }
+}
+
+/// Until when a hold surely lives that was first asked for at this moment and was told to last this long. It was granted
+/// no earlier than that; the server's clock may run a little faster than ours.
+pub(crate) fn surely_until(asked: Duration, expires_in_ms: u64) -> Duration {
+    let lasts = Duration::from_millis(expires_in_ms);
+    asked + lasts.saturating_sub(lasts / CLOCKS_DIFFER_BY + CLOCK_STEP)
 }
 
 fn units(items: &[ItemView], pool: &str) -> u64 {

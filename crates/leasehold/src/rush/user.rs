@@ -13,7 +13,7 @@ use super::event::Offer;
 use super::pace::Pace;
 use super::random::Random;
 use super::tally::{Kind, Outcome, Tally};
-use super::told::{Ending, Grant, Told};
+use super::told::{Ending, Grant, Told, surely_until};
 
 /// How often one request is sent until its outcome is known.
 const TRIES_MAX: u32 = 12;
@@ -125,6 +125,7 @@ impl User {
         let key = self.next_key();
         let path = format!("/v1/events/{}/holds", self.plan.offer.event);
         let request = Request::post(path, &body).idempotency_key(key);
+        let asked = self.plan.pace.start().elapsed();
         let settled = self.settle(Kind::Hold, request, due).await;
         if is_seat {
             let decided =
@@ -135,7 +136,7 @@ impl User {
         }
         match settled {
             Settled::Answered(answer) if (200..300).contains(&answer.status) => match answer.json() {
-                Ok(hold) => self.finish(hold).await,
+                Ok(hold) => self.finish(hold, asked).await,
                 Err(_) => self.account.told.unreadable += 1,
             },
             Settled::Answered(_) => {}
@@ -145,19 +146,22 @@ impl User {
         }
     }
 
-    /// Buys what is held, unless holds are to be left alone.
-    async fn finish(&mut self, hold: HoldView) {
+    /// Buys what is held since it was asked for, unless holds are to be left alone.
+    async fn finish(&mut self, hold: HoldView, asked: Duration) {
+        let told = self.plan.pace.start().elapsed();
+        let lives_until = surely_until(asked, hold.expires_in_ms);
         let ending = match self.plan.confirming {
             Confirming::Never => Ending::Kept,
             Confirming::Always => self.confirm(&hold).await,
         };
-        self.account.told.grants.push(Grant { hold_id: hold.hold_id, items: hold.items, ending });
+        let HoldView { hold_id, items, .. } = hold;
+        self.account.told.grants.push(Grant { hold_id, items, told, lives_until, ending });
     }
 
     async fn confirm(&mut self, hold: &HoldView) -> Ending {
         let Some(secret) = &hold.secret else {
             self.account.told.unreadable += 1;
-            return Ending::Refused;
+            return Ending::Kept;
         };
         let key = self.next_key();
         let body = ConfirmHold { payment_ref: Some(format!("pay-{key}")), ..ConfirmHold::default() };
@@ -175,7 +179,8 @@ impl User {
                     }
                 }
             }
-            Settled::Answered(_) | Settled::NotDone => Ending::Refused,
+            Settled::Answered(_) => Ending::Refused { told: self.plan.pace.start().elapsed() },
+            Settled::NotDone => Ending::Kept,
             Settled::Unresolved => Ending::Unresolved,
         }
     }

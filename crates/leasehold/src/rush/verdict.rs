@@ -1,6 +1,7 @@
 //! The verdict: what the users were told against what the server says it sold.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use leasehold_api::Code;
 
@@ -8,7 +9,7 @@ use super::args::{Confirming, Shape};
 use super::event::{Offer, Snapshot};
 use super::report::thousands;
 use super::tally::{Class, Outcome, Tally};
-use super::told::{Ending, Told};
+use super::told::{Ending, Grant, Told};
 
 /// How many seats a complaint names.
 const NAMED_MAX: usize = 5;
@@ -60,6 +61,8 @@ impl Verdict {
         let mut findings = Findings::default();
         findings.check_sold_twice(evidence);
         findings.check_held_twice(evidence);
+        findings.check_held_at_once(evidence);
+        findings.check_refused_sales(evidence);
         let server_errors = findings.check_answers(evidence);
         match evidence.after {
             Ok(after) => {
@@ -111,7 +114,7 @@ impl Findings {
             Ending::Sold(items) => {
                 items.iter().any(|item| !grant.items.iter().any(|held| same_thing(held, item)))
             }
-            Ending::Kept | Ending::Refused | Ending::Unresolved => false,
+            Ending::Kept | Ending::Refused { .. } | Ending::Unresolved => false,
         });
         let foreign = foreign.count();
         if foreign > 0 {
@@ -134,6 +137,43 @@ impl Findings {
         }
         if !twice.is_empty() {
             self.complain(format!("held by two buyers under one fence: {}", named(&twice)));
+        }
+    }
+
+    /// At no instant has a seat two holds, whatever their fences are. One whose sale was refused may have ended before
+    /// that, so it counts for nothing here: the refusal itself is complained of.
+    fn check_held_at_once(&mut self, evidence: &Evidence<'_>) {
+        let lasting = |grant: &&Grant| !matches!(grant.ending, Ending::Refused { .. });
+        let mut grants: Vec<&Grant> = evidence.told.grants.iter().filter(lasting).collect();
+        grants.sort_by_key(|grant| grant.told);
+        let mut taken_until: HashMap<&str, Duration> = HashMap::new();
+        let mut at_once = BTreeSet::new();
+        for grant in grants {
+            for seat in grant.items.iter().filter_map(|item| item.seat.as_deref()) {
+                let until = taken_until.entry(seat).or_default();
+                if grant.told < grant.lives_until.min(*until) {
+                    at_once.insert(seat);
+                }
+                *until = grant.lives_until.max(*until);
+            }
+        }
+        if !at_once.is_empty() {
+            self.complain(format!("held by two buyers at once: {}", named(&at_once)));
+        }
+    }
+
+    /// A hold is there to be bought: before its time is over only an operator could end it.
+    fn check_refused_sales(&mut self, evidence: &Evidence<'_>) {
+        let alive = evidence
+            .told
+            .grants
+            .iter()
+            .filter(|grant| matches!(grant.ending, Ending::Refused { told } if told < grant.lives_until));
+        let items = alive.flat_map(|grant| &grant.items);
+        let refused: BTreeSet<&str> =
+            items.filter_map(|item| item.seat.as_deref().or(item.pool.as_deref())).collect();
+        if !refused.is_empty() {
+            self.complain(format!("held, and refused to be sold in time: {}", named(&refused)));
         }
     }
 

@@ -15,7 +15,7 @@ fn limit(write: &Write) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_announced_too_large_is_refused_before_it_is_sent() {
     let venue = Venue::open().await;
-    for write in venue.writes() {
+    for write in venue.all_writes() {
         let head = format!(
             "{} {} HTTP/1.1\r\nhost: localhost\r\n{}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             write.method,
@@ -32,7 +32,7 @@ async fn a_body_announced_too_large_is_refused_before_it_is_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunked_body_that_grows_too_large_is_refused_and_the_connection_closed() {
     let venue = Venue::open().await;
-    for write in venue.writes() {
+    for write in venue.all_writes() {
         let mut request = format!(
             "{} {} HTTP/1.1\r\nhost: localhost\r\n{}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
             write.method, write.path, venue.proofs()
@@ -52,7 +52,7 @@ async fn a_chunked_body_that_grows_too_large_is_refused_and_the_connection_close
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_json_is_a_bad_request() {
     let venue = Venue::open().await;
-    for write in venue.writes() {
+    for write in venue.all_writes() {
         let good = write.good.as_bytes();
         let mut inputs: Vec<(&str, Vec<u8>)> = vec![
             ("truncated", good[..good.len() - 1].to_vec()),
@@ -77,11 +77,22 @@ async fn what_is_not_json_is_a_bad_request() {
     }
 }
 
+/// Kind 4, for what takes no body: one that was read and passed over could mean something else to who sent it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_with_a_body_is_a_bad_request() {
+    let venue = Venue::open().await;
+    for write in venue.removals() {
+        for body in ["{}", "null", "[]", r#"{"reason":"test"}"#, write.good] {
+            venue.assert_refused(&venue.bad(write.method, &write.path, body, "a body"), &[Code::BadRequest]);
+        }
+    }
+}
+
 /// Kind 5.
 #[tokio::test(flavor = "multi_thread")]
 async fn bombs_are_refused_quickly() {
     let venue = Venue::open().await;
-    for write in venue.writes() {
+    for write in venue.all_writes() {
         let inputs: Vec<(&str, Vec<u8>)> = vec![
             ("100,000 open brackets", vec![b'['; 100_000]),
             ("60,000 open brackets", vec![b'['; 60_000]),
@@ -149,7 +160,7 @@ async fn an_unknown_field_is_a_bad_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_plain_json_in_utf_8_is_read() {
     let venue = Venue::open().await;
-    for write in venue.writes() {
+    for write in venue.all_writes() {
         for content_type in [
             "text/plain",
             "application/xml",

@@ -16,7 +16,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
     let described = venue.desk.send(leasehold_client::Request::get("/openapi.json")).await.json();
     for (path, methods) in described["paths"].as_object().unwrap() {
         let path = path.replace("{event}", "gala").replace("{hold}", &venue.hold.id).replace("{name}", "job");
-        let path = path.replace("{booking}", &venue.booking).replace("{block}", "any");
+        let path = path.replace("{booking}", &venue.booking).replace("{block}", &venue.block);
         routes
             .push((path, methods.as_object().unwrap().keys().map(|method| method.to_uppercase()).collect()));
     }
@@ -37,24 +37,27 @@ async fn a_wrong_method_is_told_the_right_ones() {
     }
 }
 
-/// What the other tests send wrongly is every write that the API describes with a body.
+/// What the other tests send wrongly is every write that the API describes with a body, and every removal.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_write_is_left_out() {
     let mut venue = Venue::open().await;
     let described = venue.desk.send(leasehold_client::Request::get("/openapi.json")).await.json();
     let mut left: Vec<String> = Vec::new();
     for (path, methods) in described["paths"].as_object().unwrap() {
-        let with_body =
-            methods.as_object().unwrap().iter().filter(|(_, method)| method.get("requestBody").is_some());
-        left.extend(with_body.map(|(method, _)| format!("{} {path}", method.to_uppercase())));
+        let writes = methods
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(method, described)| described.get("requestBody").is_some() || *method == "delete");
+        left.extend(writes.map(|(method, _)| format!("{} {path}", method.to_uppercase())));
     }
-    for write in venue.writes() {
+    for write in venue.all_writes() {
         let path = write.path.replace("/gala", "/{event}").replace(&venue.hold.id, "{hold}");
-        let path = path.replace(&venue.booking, "{booking}");
+        let path = path.replace(&venue.booking, "{booking}").replace(&venue.block, "{block}");
         let path = path.replace("/locks/new", "/locks/{name}").replace("/locks/job", "/locks/{name}");
         let described = format!("{} {path}", write.method);
         let place = left.iter().position(|route| *route == described);
-        left.remove(place.unwrap_or_else(|| panic!("{described} is not described with a body")));
+        left.remove(place.unwrap_or_else(|| panic!("{described} is not described as a write")));
     }
     assert_eq!(left, Vec::<String>::new());
 }
@@ -85,8 +88,8 @@ async fn what_is_no_idempotency_key_is_refused() {
         let two = two.header("idempotency-key", "one").header("idempotency-key", "two");
         venue.assert_refused(&two, &[Code::IdempotencyInvalid]);
     }
-    for path in [&*format!("/v1/holds/{}", venue.hold.id), "/v1/events/gala/blocks/any", "/v1/locks/job"] {
-        let release = venue.bad("DELETE", path, "", "idempotency key");
+    for removal in venue.removals() {
+        let release = venue.bad(removal.method, &removal.path, "", "idempotency key");
         venue.assert_refused(&release.header("idempotency-key", &long), &[Code::IdempotencyInvalid]);
     }
 }

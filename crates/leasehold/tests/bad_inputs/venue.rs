@@ -8,20 +8,25 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use leasehold_api::{AcquireLock, Code, CreateEvent, LockGrant, LockView, PolicySpec, PoolSpec, SeatSpec};
-use leasehold_client::Client;
+use leasehold_api::{
+    AcquireLock, BlockView, Code, CreateEvent, LockGrant, LockView, PolicySpec, PoolSpec, SeatSpec,
+};
+use leasehold_client::{Client, Request};
 use leasehold_testkit::{Desk, Granted, RawAnswer, Stage, exchange, request_bytes, try_exchange};
+use serde_json::json;
 use tokio::runtime::Handle;
 
 /// No refusal may take longer, however large the input.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Event `gala` with seats A-1 to A-8 and a pool `floor` of 10; A-1 is held, A-2 is sold; the lock `job` is held.
+/// Event `gala` with seats A-1 to A-8 and a pool `floor` of 10; A-1 is held, A-2 is sold, A-8 is kept back; the lock
+/// `job` is held.
 pub(crate) struct Venue {
     pub(crate) stage: Stage,
     pub(crate) desk: Desk,
     pub(crate) hold: Granted,
     pub(crate) booking: String,
+    pub(crate) block: String,
     pub(crate) lock: LockGrant,
     complaints: Mutex<Vec<String>>,
 }
@@ -41,7 +46,7 @@ pub(crate) struct Bad {
 pub(crate) struct Write {
     pub(crate) method: &'static str,
     pub(crate) path: String,
-    /// A body that would be accepted.
+    /// A body that would be accepted, where one is.
     pub(crate) good: &'static str,
     /// True when a body is needed, because it has a required field.
     pub(crate) required: bool,
@@ -63,9 +68,11 @@ impl Venue {
         let hold = desk.granted("gala", "A-1", 600_000).await;
         let sold = desk.granted("gala", "A-2", 600_000).await;
         let booking = desk.sold(&sold, Some("pay-0")).await.booking_id;
+        let block = Request::post("/v1/events/gala/blocks", &json!({"seats": ["A-8"]}));
+        let block = desk.send(block).await.view::<BlockView>().expect("a block").block_id;
         let wanted = AcquireLock { ttl_ms: Some(3_600_000), ..AcquireLock::default() };
         let lock = Client::new(stage.address()).acquire_lock("job", &wanted, None).await.unwrap();
-        Self { stage, desk, hold, booking, lock, complaints: Mutex::default() }
+        Self { stage, desk, hold, booking, block, lock, complaints: Mutex::default() }
     }
 
     /// Every write of the API that takes a JSON body.
@@ -86,6 +93,22 @@ impl Venue {
             write("POST", "/v1/locks/new".into(), r#"{"ttl_ms":60000}"#, false),
             write("PATCH", "/v1/locks/job".into(), r#"{"ttl_ms":7200000}"#, true),
         ]
+    }
+
+    /// Every write of the API that takes no body, with one all the same.
+    pub(crate) fn removals(&self) -> Vec<Write> {
+        let paths = [
+            format!("/v1/holds/{}", self.hold.id),
+            format!("/v1/events/gala/blocks/{}", self.block),
+            "/v1/locks/job".to_owned(),
+        ];
+        let removal = |path| Write { method: "DELETE", path, good: r#"{"x":1}"#, required: false };
+        paths.into_iter().map(removal).collect()
+    }
+
+    /// The two together.
+    pub(crate) fn all_writes(&self) -> Vec<Write> {
+        [self.writes(), self.removals()].concat()
     }
 
     /// The owner's request with this body.
