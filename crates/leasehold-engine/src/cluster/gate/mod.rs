@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 use self::buckets::Bucket;
 pub(crate) use self::claim::Claim;
-use self::claim::{Stock, Units, sections};
+use self::claim::{Marker, Stock, Units, sections};
 use self::doubts::{DOUBT_AFTER, Doubts, Owner, UNITS_DOUBT_AFTER};
 use self::keys::Keys;
 use self::lanes::{Away, Lanes, Script};
@@ -92,14 +92,18 @@ impl Gate {
             claimed: 0,
             best: best.collect(),
             scope: key.map(|key| key.scope),
+            mark: None,
         };
-        let marker = key.map(|key| format!("leasehold:gate:{{{}.{:032x}}}", self.ledger, key.scope));
+        let marker = key.map(|key| Marker {
+            key: format!("leasehold:gate:{{{}.{:032x}}}", self.ledger, key.scope),
+            attempt: Uuid::new_v4().as_u128() as i64,
+        });
         let entered = match &marker {
             None => self.claim_all(&mut claim, create).await,
             Some(marker) => {
                 // A repetition is recognised before its own hold can be in its way.
                 let (is_marked, entered) =
-                    tokio::join!(self.lanes.is_marked(marker), self.claim_all(&mut claim, create));
+                    tokio::join!(self.lanes.is_marked(&marker.key), self.claim_all(&mut claim, create));
                 match is_marked {
                     Ok(false) => entered,
                     Ok(true) | Err(Away) => Ok(Ok(())),
@@ -123,6 +127,7 @@ impl Gate {
             if marked.is_err() {
                 claim.pools.iter().for_each(|stock| hall.note_unmarked(stock.pool));
             }
+            claim.mark = Some(marker);
         }
         Ok(Some(claim))
     }
@@ -146,11 +151,13 @@ impl Gate {
                 Item::Pool { pool, .. } => units.push(Stock::wanted((pool, 0))),
             }
         }
-        let mut who = Owner::Nobody;
+        let (mut who, mut unmark) = (Owner::Nobody, None);
         if let Some(claim) = claim {
             seats.extend(claim.sections.iter().flat_map(|(_, seats)| seats));
             units = claim.pools_claimed().collect();
             who = claim.who;
+            // Else every repetition of a refused request would go past the gate for a day.
+            unmark = claim.mark.filter(|_| done.is_err());
             if matches!(done, Err(EngineError::Refused(Refusal::NotTogether { .. }))) {
                 let until = Instant::now() + UNITS_DOUBT_AFTER;
                 claim.best.iter().for_each(|section| hall.note_no_best(*section, until));
@@ -163,12 +170,30 @@ impl Gate {
             ))
         );
         let sections = sections(&hall.venue.layout, seats);
-        Some(Settlement { hall: Arc::clone(hall), who, sections, units, doubt: (life, owner), is_taken })
+        Some(Settlement {
+            hall: Arc::clone(hall),
+            who,
+            sections,
+            units,
+            doubt: (life, owner),
+            is_taken,
+            unmark,
+        })
     }
 
     /// Notes it, and ends the claim.
-    pub(crate) async fn settle(self: &Arc<Self>, settlement: Settlement) {
-        let Settlement { hall, who, sections, units, doubt: (life, owner), is_taken } = settlement;
+    pub(crate) async fn settle(self: &Arc<Self>, mut settlement: Settlement) {
+        let marker = settlement.unmark.take();
+        let unmarking = async {
+            if let Some(marker) = &marker {
+                let _ = self.lanes.unmark(marker).await;
+            }
+        };
+        tokio::join!(unmarking, self.note_settled(settlement));
+    }
+
+    async fn note_settled(self: &Arc<Self>, settlement: Settlement) {
+        let Settlement { hall, who, sections, units, doubt: (life, owner), is_taken, unmark: _ } = settlement;
         let keys = sections.iter().map(|(section, _)| self.section_key(&hall, *section));
         let mut keys = keys.chain(units.iter().map(|stock| self.pools_key(&hall, stock.bucket)));
         let looks = is_taken && keys.any(|key| !self.lanes.is_away(&key));
@@ -413,6 +438,8 @@ pub(crate) struct Settlement {
     doubt: (Duration, Owner),
     /// The ledger said that something was taken, and is to be asked by whom and for how long.
     is_taken: bool,
+    /// The mark of an attempt that did nothing.
+    unmark: Option<Marker>,
 }
 
 /// What an outcome is about, how long its hold lives, and which hold that is.
