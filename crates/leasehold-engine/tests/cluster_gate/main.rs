@@ -476,6 +476,31 @@ async fn best_seats_of_an_event_without_any_are_refused_without_the_ledger() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repetition_about_best_seats_is_not_refused_because_they_are_gone() {
+    let house = House::open().await;
+    let best = || hold_items(&house.venue, vec![ItemRequest::Best { count: 2, section: None }], LONG_MS);
+    let held = hold(&house.one, best().with_key(key(1))).await;
+    let is_held = |seat: &u32| {
+        let has = |item: &Item| matches!(item, Item::Seat { seat: had, .. } if had.0 == *seat);
+        held.items.iter().any(has)
+    };
+    let rest: Vec<u32> = (0..20).filter(|seat| !is_held(seat)).collect();
+    for seats in rest.chunks(9) {
+        hold(&house.one, house.seats(seats)).await;
+    }
+    for _ in 0..3 {
+        // Redis has forgotten the key, and this server knows that there are no seats together.
+        house.redis.command::<()>(&["FLUSHALL"]);
+        let told = refusal(house.one.execute(best()).await);
+        assert_eq!(told, Refusal::NotTogether { available: 0, returning: 20 });
+        assert_eq!(hold(&house.one, best().with_key(key(1))).await.id, held.id);
+    }
+    // Who never had any is refused all the same.
+    assert!(matches!(refusal(house.one.execute(best().with_key(key(2))).await), Refusal::NotTogether { .. }));
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_gate_is_built_again_from_the_ledger() {
     in_one_house(is_built_again_from_the_ledger).await;
 }

@@ -230,7 +230,7 @@ impl Gate {
             taken.extend(found);
         }
         let mut refusal = match taken.is_empty() {
-            true if claim.sections.is_empty() => claim.hall.no_best(&create.items, Instant::now()),
+            true if claim.sections.is_empty() => self.no_best(claim, create).await,
             true => None,
             false => Some(Refusal::SeatsTaken(taken)),
         };
@@ -249,6 +249,15 @@ impl Gate {
         let Some(refusal) = refusal else { return Ok(Ok(())) };
         self.give_back(claim).await;
         Ok(Err(refusal))
+    }
+
+    /// Why the best seats cannot be had. Nobody is told so because of the hold that it asks for once more.
+    async fn no_best(&self, claim: &Claim, create: &CreateHold) -> Option<Refusal> {
+        let refusal = claim.hall.no_best(&create.items, Instant::now())?;
+        match claim.scope {
+            Some(scope) if self.keys.may_be_known(&self.shared, scope).await => None,
+            Some(_) | None => Some(refusal),
+        }
     }
 
     async fn give_back(self: &Arc<Self>, claim: &mut Claim) {
