@@ -435,6 +435,22 @@ async fn who_got_the_last_units_while_redis_stood_still_is_recognised_afterwards
     house.close().await;
 }
 
+/// What cannot be written fails, which is known, unlike what is evicted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_got_the_last_unit_while_redis_was_full_is_recognised_afterwards() {
+    let house = House::open().await;
+    hold(&house.one, house.units(9)).await;
+    let limit = |bytes| house.redis.command::<()>(&["CONFIG", "SET", "maxmemory", bytes]);
+    limit("1");
+    let last = hold(&house.one, house.units(1).with_key(key(1))).await;
+    limit("0");
+    // This server tells the gate.
+    let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
+    refused_by_gate(&house.one, || house.units(1), &short).await;
+    assert_eq!(hold(&house.other, house.units(1).with_key(key(1))).await.id, last.id);
+    house.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn best_seats_of_an_event_without_any_are_refused_without_the_ledger() {
     let mut house = House::open().await;
