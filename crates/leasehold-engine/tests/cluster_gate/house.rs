@@ -24,7 +24,8 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn open() -> Self {
-        let (ledger, key) = (Postgres::start(), SecretKey::random());
+        let counts = ["-c", "shared_preload_libraries=pg_stat_statements"];
+        let (ledger, key) = (Postgres::start_with(&counts), SecretKey::random());
         let redis = RedisServer::options().persistence(Persistence::None).start();
         let one = open(&ledger.url(), &redis.url(), &key).await;
         let other = open(&ledger.url(), &redis.url(), &key).await;
@@ -53,6 +54,15 @@ impl House {
 
     pub(crate) fn refused(&self) -> u64 {
         [&self.one, &self.other].iter().map(|engine| gate_of(engine).refused.get()).sum()
+    }
+
+    /// How often the ledger was asked how long somebody may be refused.
+    pub(crate) async fn doubted(&self) -> i64 {
+        let looks = self.ledger.client().await;
+        looks.batch_execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await.unwrap();
+        let sql = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
+                   WHERE query LIKE '%array_agg(hold.live_until)%' AND query LIKE '%min(live_until)%'";
+        looks.query_one(sql, &[]).await.unwrap().get(0)
     }
 
     pub(crate) async fn close(self) {

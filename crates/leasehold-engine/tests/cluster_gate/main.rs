@@ -549,6 +549,57 @@ async fn is_built_again_from_the_ledger(house: House) -> bool {
     is_known
 }
 
+/// Nothing is taken in it, so there is nothing to ask the ledger.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_section_without_taken_seats_is_known_without_asking_the_ledger() {
+    in_one_house(is_known_without_asking).await;
+}
+
+async fn is_known_without_asking(house: House) -> bool {
+    hold(&house.one, house.seats(&[0])).await;
+    until("the section is known", async || gate_of(&house.one).rebuilt.get() == 1).await;
+    let doubted = house.doubted().await;
+    house.close().await;
+    // The hold may have been made before the section was looked at, but not every time.
+    doubted == 0
+}
+
+/// At the opening nobody knows whose the seats are, so those with keys are let through. They ask together afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_are_refused_at_the_same_time_ask_the_ledger_together_for_how_long() {
+    const LOSERS: u32 = 64;
+    let house = House::open().await;
+    hold(&house.one, house.seats(&[0])).await;
+    house.noted().await;
+    let before = house.doubted().await;
+    house.redis.command::<()>(&["FLUSHALL"]);
+    // Whoever asks waits until all have asked.
+    let looks = house.ledger.client().await;
+    looks.batch_execute("BEGIN; LOCK TABLE leasehold.bookings IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let admitted = gate_of(&house.one).admitted.get();
+    let mut losers = JoinSet::new();
+    for loser in 0..LOSERS {
+        let engine = Arc::clone(&house.one);
+        let request = house.seats(&[0]).with_key(key(u128::from(loser) + 1));
+        losers.spawn(async move { refusal(engine.execute(request).await) });
+    }
+    assert!(losers.join_all().await.iter().all(|told| *told == taken(&[0])));
+    let let_through = gate_of(&house.one).admitted.get() - admitted;
+    assert!(let_through > u64::from(LOSERS) / 2, "{let_through} were let through");
+    looks.batch_execute("COMMIT").await.unwrap();
+    house.noted().await;
+    until("the section is known", async || gate_of(&house.one).rebuilt.get() > 1).await;
+    let mut doubted = 0;
+    until("nobody asks any more", async || {
+        let last = std::mem::replace(&mut doubted, house.doubted().await - before);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        doubted > 0 && doubted == last
+    })
+    .await;
+    assert!(doubted <= 4, "{let_through} asked {doubted} times");
+    house.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_redis_the_ledger_decides_alone() {
     let mut house = House::open().await;
