@@ -6,7 +6,7 @@ use leasehold_core::*;
 use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
 
-use crate::house::{House, gate_of, hold, in_one_house, keys_of, refusal, taken};
+use crate::house::{House, gate_of, hold, in_one_house, key, keys_of, refusal, taken};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_that_is_wrong_for_whatever_reason_is_doubted_and_put_right() {
@@ -104,6 +104,41 @@ async fn whoever_asks_the_ledger_in_doubt_does_not_end_the_claims_of_others() {
     // The end of the refused caller's claim, if it had one, was written before the answer.
     assert_eq!(claimed(&entry()), 4);
     house.close().await;
+}
+
+/// Waits that whoever asks for the first time has for a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repetition_does_not_wait_for_what_others_have_claimed() {
+    in_one_house(a_repetition_does_not_wait).await;
+}
+
+async fn a_repetition_does_not_wait(house: House) -> bool {
+    let request = || house.units(5).with_key(key(1));
+    let held = hold(&house.one, request()).await;
+    claim_all_units(&house).await;
+    let begun = Instant::now();
+    assert_eq!(hold(&house.other, request()).await.id, held.id);
+    let waited = begun.elapsed();
+    println!("it waited for {waited:?}");
+    house.close().await;
+    waited < Duration::from_millis(900)
+}
+
+/// Writes that others are on their way to the ledger with all units that are free.
+async fn claim_all_units(house: &House) {
+    let key = || keys_of(house, "pools").into_iter().next();
+    until("the gate knows the pool", async || key().is_some()).await;
+    let key = key().expect("a pool");
+    let entry = || -> Vec<u64> {
+        let entry: String = house.redis.command(&["HGET", &key, "0"]);
+        entry.split(' ').map(|part| part.parse().unwrap()).collect()
+    };
+    until("no claim is left", async || entry()[1] == 5 && entry()[4] + entry()[5] == 0).await;
+    let (seconds, _): (u64, u64) = house.redis.command(&["TIME"]);
+    let mut claimed = entry();
+    (claimed[4], claimed[6]) = (claimed[1], (seconds + 60) * 1_000);
+    let claimed = claimed.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+    house.redis.command::<()>(&["HSET", &key, "0", &claimed]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

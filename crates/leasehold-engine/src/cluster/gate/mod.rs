@@ -16,6 +16,7 @@ mod keys;
 mod lanes;
 mod meters;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -99,16 +100,18 @@ impl Gate {
             key: format!("leasehold:gate:{{{}.{:032x}}}", self.ledger, key.scope),
             attempt: Uuid::new_v4().as_u128() as i64,
         });
+        let is_let_through = AtomicBool::new(false);
         let entered = match &marker {
-            None => self.claim_all(&mut claim, create).await,
+            None => self.claim_all(&mut claim, create, &is_let_through).await,
             Some(marker) => {
-                // A repetition is recognised before its own hold can be in its way.
-                let (is_marked, entered) =
-                    tokio::join!(self.lanes.is_marked(&marker.key), self.claim_all(&mut claim, create));
-                match is_marked {
-                    Ok(false) => entered,
-                    Ok(true) | Err(Away) => Ok(Ok(())),
-                }
+                // A repetition is recognised before its own hold can be in its way, and then claims nothing more.
+                let looking = async {
+                    let is_marked = self.lanes.is_marked(&marker.key).await;
+                    is_let_through.store(is_marked != Ok(false), Ordering::Relaxed);
+                };
+                let ((), entered) =
+                    tokio::join!(looking, self.claim_all(&mut claim, create, &is_let_through));
+                if is_let_through.load(Ordering::Relaxed) { Ok(Ok(())) } else { entered }
             }
         };
         match entered {
@@ -214,15 +217,20 @@ impl Gate {
         }
     }
 
-    /// Claims section after section and pool after pool; gives back what it has when one of them cannot be had.
+    /// Claims section after section and pool after pool; gives back what it has when one of them cannot be had. Ends with what
+    /// it has when it is let through all the same.
     async fn claim_all(
         self: &Arc<Self>,
         claim: &mut Claim,
         create: &CreateHold,
+        is_let_through: &AtomicBool,
     ) -> Result<Result<(), Refusal>, Away> {
         let may_repeat = claim.scope.is_some();
         let mut taken = Vec::new();
         for (section, seats) in &claim.sections {
+            if is_let_through.load(Ordering::Relaxed) {
+                return Ok(Ok(()));
+            }
             // When one is taken the others are only looked at, to name all of them.
             let found = self.claim(claim, *section, seats, taken.is_empty(), may_repeat).await?;
             if taken.is_empty() && found.is_empty() {
@@ -237,8 +245,11 @@ impl Gate {
         };
         if refusal.is_none() {
             for stock in &mut claim.pools {
+                if is_let_through.load(Ordering::Relaxed) {
+                    return Ok(Ok(()));
+                }
                 stock.bucket = self.bucket(&claim.hall, claim.who, stock.pool);
-                refusal = self.claim_units(&claim.hall, stock, claim.scope).await?;
+                refusal = self.claim_units(&claim.hall, stock, claim.scope, is_let_through).await?;
                 if refusal.is_some() {
                     // One of the seats may only have been doubted, and what is said of seats comes first.
                     refusal = refusal.filter(|_| claim.sections.is_empty());
@@ -318,8 +329,10 @@ impl Gate {
         hall: &Hall,
         stock: &mut Stock,
         scope: Option<u128>,
+        is_let_through: &AtomicBool,
     ) -> Result<Option<Refusal>, Away> {
         let (begun, pool) = (Instant::now(), stock.pool);
+        let waits = || begun.elapsed() < CLAIMED_WAIT_MAX && !is_let_through.load(Ordering::Relaxed);
         let unclaimed = |stock: &mut Stock| {
             stock.quantity = 0;
             Ok(None)
@@ -346,7 +359,7 @@ impl Gate {
                     let (available, returning) = (count(available), count(returning));
                     return Ok(Some(Refusal::PoolShort { pool, available, returning }));
                 }
-                [2] if begun.elapsed() < CLAIMED_WAIT_MAX => tokio::time::sleep(CLAIMED_LOOK_EVERY).await,
+                [2] if waits() => tokio::time::sleep(CLAIMED_LOOK_EVERY).await,
                 _ => return unclaimed(stock),
             }
         }
