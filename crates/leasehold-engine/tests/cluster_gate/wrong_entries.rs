@@ -1,5 +1,6 @@
 //! Entries of the gate that are wrong, old, or in doubt: the ledger has the last word, and puts them right.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold_core::*;
@@ -122,6 +123,27 @@ async fn a_repetition_does_not_wait(house: House) -> bool {
     println!("it waited for {waited:?}");
     house.close().await;
     waited < Duration::from_millis(900)
+}
+
+/// Whoever goes away before the ledger is asked leaves no claim behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_had_claimed_who_goes_away_is_free_at_once() {
+    let house = House::open().await;
+    hold(&house.one, house.seats(&[0])).await;
+    hold(&house.one, house.units(5)).await;
+    house.noted().await;
+    claim_all_units(&house).await;
+    let items = vec![ItemRequest::Seat(SeatNo(3)), ItemRequest::Pool(PoolNo(0), 1)];
+    let (engine, request) = (Arc::clone(&house.one), hold_items(&house.venue, items, LONG_MS));
+    let gone = tokio::spawn(async move { engine.execute(request).await });
+    let section = keys_of(&house, "seats").remove(0);
+    let entry = || house.redis.command::<Option<String>>(&["HGET", &section, "3"]);
+    until("the seat is claimed", async || entry().is_some_and(|entry| entry.contains(" c "))).await;
+    gone.abort();
+    assert!(gone.await.is_err_and(|gone| gone.is_cancelled()), "it was still waiting for the units");
+    house.noted().await;
+    hold(&house.other, house.seats(&[3])).await;
+    house.close().await;
 }
 
 /// Writes that others are on their way to the ledger with all units that are free.

@@ -86,7 +86,8 @@ impl Gate {
             ItemRequest::Best { section, .. } => Some(*section),
             ItemRequest::Seat(_) | ItemRequest::Pool(..) => None,
         });
-        let mut claim = Claim {
+        let mut entering = Entering { gate: self, claim: None };
+        let claim = entering.claim.insert(Claim {
             hall: Arc::clone(hall),
             who: Owner::of(create.id),
             sections: sections(&hall.venue.layout, wanted.seats),
@@ -95,27 +96,15 @@ impl Gate {
             best: best.collect(),
             scope: key.map(|key| key.scope),
             mark: None,
-        };
+        });
         let marker = key.map(|key| Marker {
             key: format!("leasehold:gate:{{{}.{:032x}}}", self.ledger, key.scope),
             attempt: Uuid::new_v4().as_u128() as i64,
         });
-        let is_let_through = AtomicBool::new(false);
-        let entered = match &marker {
-            None => self.claim_all(&mut claim, create, &is_let_through).await,
-            Some(marker) => {
-                // A repetition is recognised before its own hold can be in its way, and then claims nothing more.
-                let looking = async {
-                    let is_marked = self.lanes.is_marked(&marker.key).await;
-                    is_let_through.store(is_marked != Ok(false), Ordering::Relaxed);
-                };
-                let ((), entered) =
-                    tokio::join!(looking, self.claim_all(&mut claim, create, &is_let_through));
-                if is_let_through.load(Ordering::Relaxed) { Ok(Ok(())) } else { entered }
-            }
-        };
+        let entered = self.claim_unless_marked(claim, create, marker.as_ref()).await;
         match entered {
             Ok(Err(refusal)) => {
+                entering.claim = None;
                 self.meters.refused.inc();
                 if let Refusal::SeatsTaken(seats) = &refusal {
                     hall.note_taken(seats);
@@ -127,13 +116,30 @@ impl Gate {
         };
         if let Some(marker) = marker {
             // Before the ledger can have granted it.
-            let marked = self.lanes.mark(&marker, MARK_TIME).await;
+            let marked = self.lanes.mark(claim.mark.insert(marker), MARK_TIME).await;
             if marked.is_err() {
                 claim.pools.iter().for_each(|stock| hall.note_unmarked(stock.pool));
             }
-            claim.mark = Some(marker);
         }
-        Ok(Some(claim))
+        Ok(entering.claim.take())
+    }
+
+    /// Claims. A repetition is recognised before its own hold can be in its way, and then claims nothing more.
+    async fn claim_unless_marked(
+        self: &Arc<Self>,
+        claim: &mut Claim,
+        create: &CreateHold,
+        marker: Option<&Marker>,
+    ) -> Result<Result<(), Refusal>, Away> {
+        let is_let_through = AtomicBool::new(false);
+        let looking = async {
+            if let Some(marker) = marker {
+                let is_marked = self.lanes.is_marked(&marker.key).await;
+                is_let_through.store(is_marked != Ok(false), Ordering::Relaxed);
+            }
+        };
+        let ((), entered) = tokio::join!(looking, self.claim_all(claim, create, &is_let_through));
+        if is_let_through.load(Ordering::Relaxed) { Ok(Ok(())) } else { entered }
     }
 
     /// What is to be noted of what the ledger said. None: nobody knows what it was, and the claim ends by itself.
@@ -448,6 +454,28 @@ impl Gate {
     /// And everything about an event's pools, or about their shares in one bucket.
     fn pools_key(&self, hall: &Hall, bucket: Bucket) -> String {
         format!("leasehold:gate:{{{}.{}{}}}:pools", self.ledger, hall.venue.number.0, bucket.tag())
+    }
+}
+
+/// A claim whose caller may go away before the ledger is asked: then it is given back.
+struct Entering<'a> {
+    gate: &'a Arc<Gate>,
+    claim: Option<Claim>,
+}
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        let Some(mut claim) = self.claim.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let gate = Arc::clone(self.gate);
+        // What was asked last may have been claimed, too. Of units it is not known, and those end by themselves.
+        claim.claimed = claim.claimed.max(claim.sections.len());
+        runtime.spawn(async move {
+            gate.give_back(&mut claim).await;
+            if let Some(marker) = &claim.mark {
+                let _ = gate.lanes.unmark(marker).await;
+            }
+        });
     }
 }
 
