@@ -7,7 +7,7 @@ use leasehold_core::*;
 use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
 
-use crate::house::{House, gate_of, hold, in_one_house, key, keys_of, refusal, taken};
+use crate::house::{House, gate_of, hold, in_one_house, key, keys_of, refusal, refused_by_gate, taken};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_that_is_wrong_for_whatever_reason_is_doubted_and_put_right() {
@@ -43,6 +43,22 @@ async fn a_wrong_entry_is_put_right(house: House) -> bool {
     house.one.execute(release(&*house.one, held.id)).await.unwrap();
     house.close().await;
     true
+}
+
+/// The same for a seat that is free, says such an entry: whoever is let through and refused puts it right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_free_entry_of_a_version_that_the_ledger_has_not_lets_one_through_and_not_everybody() {
+    let house = House::open().await;
+    hold(&house.one, house.seats(&[0])).await;
+    house.noted().await;
+    let has_read = async || house.other.event(&house.venue).await.unwrap().counts.held == 1;
+    until("the other server has read it", has_read).await;
+    house.redis.command::<()>(&["HSET", &keys_of(&house, "seats")[0], "0", "999999 f 0 ?"]);
+    let admitted = gate_of(&house.other).admitted.get();
+    assert_eq!(refusal(house.other.execute(house.seats(&[0])).await), taken(&[0]));
+    assert_eq!(gate_of(&house.other).admitted.get(), admitted + 1, "the ledger said so");
+    refused_by_gate(&house.other, || house.seats(&[0]), &taken(&[0])).await;
+    house.close().await;
 }
 
 /// The same for units: none is free, says an entry of a version that the ledger has not.
