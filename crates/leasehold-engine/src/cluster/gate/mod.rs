@@ -39,7 +39,8 @@ use super::plain_holds::asked;
 use super::shared::Shared;
 use crate::{Done, EngineError, IdempotencyKey, Outcome};
 
-/// As long as the ledger remembers answers.
+/// As long as the ledger remembers an answer at most. It forgets the oldest sooner if there are more than it keeps, and Redis
+/// keeps their marks: whoever asks again then is let through, and asks for the first time.
 const MARK_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long to wait for units that others have claimed, before asking the ledger all the same.
 const CLAIMED_WAIT_MAX: Duration = Duration::from_secs(1);
