@@ -1,12 +1,13 @@
 //! The peer for the hot seat: PostgreSQL, where every buyer locks the seat's row to look at it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use tokio_postgres::NoTls;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{NoTls, Row};
 
 use crate::load::{Clients, Loaded};
 
@@ -15,6 +16,12 @@ pub(crate) struct Postgres {
     folder: tempfile::TempDir,
     programs: PathBuf,
     port: u16,
+}
+
+/// Statements of one kind.
+pub(crate) struct Statements {
+    text: String,
+    calls: i64,
 }
 
 impl Postgres {
@@ -145,22 +152,32 @@ impl Postgres {
         Ok(self.client().await?.batch_execute(sql).await?)
     }
 
-    /// The kinds of statements since then. While nobody asks for anything, they are those that follow the log and sweep.
-    pub(crate) async fn kinds_of_statements(&self) -> anyhow::Result<Vec<i64>> {
-        let sql = "SELECT queryid FROM pg_stat_statements WHERE toplevel AND queryid <> ALL ($1::bigint[])";
-        let rows = self.client().await?.query(sql, &[&[0_i64].as_slice()]).await?;
-        Ok(rows.iter().map(|row| row.get(0)).collect())
+    /// Statements since then, by their kinds.
+    pub(crate) async fn statements(&self) -> anyhow::Result<HashMap<i64, Statements>> {
+        let sql = "SELECT queryid, min(query), sum(calls)::bigint FROM pg_stat_statements
+                   WHERE toplevel AND queryid <> 0 GROUP BY queryid";
+        let rows = self.client().await?.query(sql, &[]).await?;
+        let of_kind = |row: &Row| (row.get(0), Statements { text: row.get(1), calls: row.get(2) });
+        Ok(rows.iter().map(of_kind).collect())
     }
 
-    /// Statements since then of any other kind.
-    pub(crate) async fn statements_but(&self, kinds: &[i64]) -> anyhow::Result<i64> {
-        let sql =
-            "SELECT query, calls FROM pg_stat_statements WHERE toplevel AND queryid <> ALL ($1::bigint[])";
-        let rows = self.client().await?.query(sql, &[&kinds]).await?;
-        for row in &rows {
-            println!("{} of {:.100}", row.get::<_, i64>(1), row.get::<_, &str>(0).replace('\n', " "));
+    /// Statements since then that are more than those of another time, so many times as long. Whatever
+    /// goes on for itself may fall into one of two equal times once more than into the other.
+    pub(crate) async fn statements_above(
+        &self,
+        idle: &HashMap<i64, Statements>,
+        times: f64,
+    ) -> anyhow::Result<f64> {
+        let mut above = 0.0;
+        for (kind, Statements { text, calls }) in self.statements().await? {
+            let usual = idle.get(&kind).map_or(0.0, |idle| (idle.calls + 1) as f64 * times);
+            let more = calls as f64 - usual;
+            if more > 0.0 {
+                println!("{more:.0} of {:.100}", text.replace('\n', " "));
+                above += more;
+            }
         }
-        Ok(rows.iter().map(|row| row.get::<_, i64>(1)).sum())
+        Ok(above)
     }
 
     async fn client(&self) -> anyhow::Result<tokio_postgres::Client> {

@@ -207,6 +207,37 @@ async fn another_key_and_a_newer_ledger_are_refused_with_a_clear_word() {
     assert!(matches!(error, OpenLedgerError::TooNew { .. }), "{error}");
 }
 
+/// They change nothing, so there is nothing new in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_not_read_for_those_who_are_refused() {
+    const LOSERS: u32 = 300;
+    /// How often the log is read in any case.
+    const TICK: Duration = Duration::from_millis(25);
+    let server = Postgres::start_with(&["-c", "shared_preload_libraries=pg_stat_statements"]);
+    let engine = open(&server.url(), &SecretKey::random()).await;
+    let venue = create_event(&*engine, 1, 1).await;
+    held(engine.execute(hold_seat(&venue, 0, LONG_MS)).await);
+    let looks = server.client().await;
+    looks.batch_execute("CREATE EXTENSION pg_stat_statements").await.unwrap();
+    let reads = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
+                 WHERE query LIKE '%AS known (no, version)%' AND query LIKE '%leasehold.log%'";
+    let begun = Instant::now();
+    let before = number(&looks, reads).await;
+    for loser in 0..LOSERS {
+        // The one is refused by the ledger itself, the other by the rules.
+        let request = match loser % 2 {
+            0 => hold_seat(&venue, 0, LONG_MS),
+            _ => hold_units(&venue, 11, LONG_MS),
+        };
+        let told = engine.execute(request).await;
+        assert!(matches!(told, Err(EngineError::Refused(_))), "{told:?}");
+    }
+    let read = number(&looks, reads).await - before;
+    let in_any_case = begun.elapsed().as_millis() / TICK.as_millis() + 2;
+    assert!(i128::from(read) <= in_any_case as i128, "{read} times for {LOSERS}, and not {in_any_case}");
+    engine.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn too_much_is_shed_and_what_was_accepted_is_done() {
     let server = Postgres::start();

@@ -127,6 +127,38 @@ async fn a_sweep_that_comes_after_its_term_changes_nothing() {
     engine.close().await;
 }
 
+/// Whatever is old may wait, holds that are over may not.
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_that_are_over_are_ended_also_while_there_is_much_to_delete() {
+    let (server, key) = (Postgres::start(), SecretKey::random());
+    let looks = server.client().await;
+    let engine = open(&server, &key).await;
+    let venue = create_event(&engine, 1, 4).await;
+    // Answers of long ago, and each piece of them takes its time.
+    looks
+        .batch_execute(
+            "INSERT INTO leasehold.answers (scope, fingerprint, event_no, at, answer)
+                 SELECT gen_random_uuid(), gen_random_uuid(), 0, 0, '' FROM generate_series(1, 200000);
+             CREATE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 PERFORM pg_sleep(0.3);
+                 RETURN NULL;
+             END $$;
+             CREATE TRIGGER takes_time AFTER DELETE ON leasehold.answers FOR EACH STATEMENT EXECUTE FUNCTION take_time()",
+        )
+        .await
+        .unwrap();
+    let left = "SELECT count(*) FROM leasehold.answers";
+    let before = number(&looks, left).await;
+    let begun = Instant::now();
+    while number(&looks, left).await == before {
+        assert!(begun.elapsed() < 2 * PATIENCE, "nothing is deleted");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_swept(&looks, &engine, &venue, 0).await;
+    assert!(number(&looks, left).await > 0, "it was ended when all was deleted, and not before");
+    engine.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_a_right_to_leases_sweeps_all_the_same() {
     let (server, key) = (Postgres::start(), SecretKey::random());

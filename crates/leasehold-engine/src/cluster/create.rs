@@ -27,7 +27,7 @@ pub(crate) async fn create_event(connection: &Connection, shared: &Shared, jobs:
     let created = match applied {
         Ok(_) => {
             let event = state.event(EventNo(0)).expect("it was just created");
-            insert(connection, halls, event, job.request.key.as_ref(), job.in_doubt).await
+            insert(connection, halls, event, job.request.key.as_ref(), job.in_doubt.has_begun()).await
         }
         Err(refusal) => Ok(Err(refusal.into())),
     };

@@ -47,8 +47,21 @@ pub(crate) struct Job {
     pub(crate) reply: oneshot::Sender<Result<Done, EngineError>>,
     /// Until it is sent for the first time.
     pub(crate) turn: Option<Turn>,
-    /// It was sent before, and nobody knows whether it took effect.
-    pub(crate) in_doubt: bool,
+    pub(crate) in_doubt: Doubt,
+}
+
+/// Whether a job was sent before, and nobody knows whether it took effect. Whoever waits for its answer can tell, too.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Doubt(Arc<AtomicBool>);
+
+impl Doubt {
+    pub(crate) fn begin(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// Whether a job still waits for its turn. Of the worker that takes it and the caller that has waited for too long, only one
@@ -319,14 +332,14 @@ fn decide(
             return Err(EngineError::InFlight);
         }
         if let Some(row) = loaded.answers.iter().flatten().find(|row| row.scope == scope) {
-            return done_of(row, key, halls).map(|done| Done { replayed: !job.in_doubt, ..done });
+            return done_of(row, key, halls).map(|done| Done { replayed: !job.in_doubt.has_begun(), ..done });
         }
     }
     let part = part_of(&job.request.command, parts)?;
     if let Command::CreateHold(create) = &job.request.command
         && let Some(outcome) = part.outcome_of_hold(create.id)
     {
-        return match job.in_doubt {
+        return match job.in_doubt.has_begun() {
             // The attempt whose answer was lost had made it.
             true => Ok(Done { outcome, venue: Arc::clone(&part.venue), at: part.now(), replayed: false }),
             false => Err(Refusal::Invalid("the hold's id is in use").into()),

@@ -98,7 +98,12 @@ impl Follower {
     /// Reads what is new. A read that takes long keeps nobody from an answer for longer than it may wait.
     async fn read(&mut self) {
         let begun = Instant::now();
+        // Whoever was refused changed nothing: there is nothing to read before that is told.
+        self.waiting.give();
         let only = (begun < self.all_at).then(|| self.waiting.events());
+        if only.as_ref().is_some_and(Vec::is_empty) {
+            return;
+        }
         if only.is_none() {
             let tick = TICK_PER_EVENT * u32::try_from(self.log.shared.halls.count()).unwrap_or(u32::MAX);
             self.all_at = begun + tick.max(TICK);

@@ -15,6 +15,7 @@ use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::connection::{CALL_TIME_MAX, CallError, within};
+use super::gate::Questions;
 use super::part::kind_of;
 use super::rows::{EventRow, PoolRow, RulesRow, status_of, time};
 use crate::bytes::{Damaged, Get};
@@ -43,6 +44,8 @@ pub(crate) struct Hall {
     taken: Mutex<HashMap<SeatNo, Instant>>,
     /// Pools of which a key of a hold could not be marked at the gate, and the gate does not know.
     unmarked: Mutex<HashSet<PoolNo>>,
+    /// What those whom the ledger refused ask it.
+    pub(crate) questions: Questions,
 }
 
 /// An event's rules as far as this server knows, and the version that made them.
@@ -207,6 +210,7 @@ impl Halls {
             no_best: Mutex::default(),
             taken: Mutex::default(),
             unmarked: Mutex::default(),
+            questions: Questions::default(),
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // There is one hall for all.

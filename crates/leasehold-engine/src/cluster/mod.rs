@@ -63,7 +63,7 @@ pub use import::{DataFile, MoveError, Moved};
 pub(crate) use sight::Sight;
 
 use self::connection::{CALL_TIME_MAX, CallError, with_reasons, within};
-use self::desk::{Job, QUEUED_TIME_MAX, Turn};
+use self::desk::{Doubt, Job, QUEUED_TIME_MAX, Turn};
 use self::follower::Follower;
 use self::gate::{Claim, Gate};
 use self::halls::{Hall, Halls};
@@ -184,6 +184,7 @@ impl std::fmt::Debug for ClusterOptions {
 struct Submitted {
     answer: oneshot::Receiver<Result<Done, EngineError>>,
     turn: Turn,
+    in_doubt: Doubt,
 }
 
 impl ClusterEngine {
@@ -249,14 +250,20 @@ impl ClusterEngine {
         request: Request,
         gate: &Arc<Gate>,
         hall: Arc<Hall>,
-        claim: Option<Claim>,
+        mut claim: Option<Claim>,
     ) -> Result<Done, EngineError> {
         let answer = self.submit(request);
         let (gate, shared) = (Arc::clone(gate), Arc::clone(&self.shared));
         let (sender, done) = oneshot::channel();
         tokio::spawn(async move {
             let done = match answer {
-                Ok(answer) => answered(answer, &shared).await,
+                Ok(submitted) => {
+                    let in_doubt = submitted.in_doubt.clone();
+                    let done = answered(submitted, &shared).await;
+                    // What was sent first may arrive last.
+                    claim.iter_mut().filter(|_| in_doubt.has_begun()).for_each(Claim::stay_marked);
+                    done
+                }
                 Err(error) => Err(error),
             };
             let Some(settlement) = gate.settlement(&hall, claim, done.as_ref()) else {
@@ -276,10 +283,14 @@ impl ClusterEngine {
 
     fn submit(&self, request: Request) -> Result<Submitted, EngineError> {
         let ((sender, answer), turn) = (oneshot::channel(), Turn::begin());
-        let job =
-            Job { request: Box::new(request), reply: sender, turn: Some(turn.clone()), in_doubt: false };
-        self.push(job)?;
-        Ok(Submitted { answer, turn })
+        let in_doubt = Doubt::default();
+        self.push(Job {
+            request: Box::new(request),
+            reply: sender,
+            turn: Some(turn.clone()),
+            in_doubt: in_doubt.clone(),
+        })?;
+        Ok(Submitted { answer, turn, in_doubt })
     }
 
     fn push(&self, job: Job) -> Result<(), EngineError> {
@@ -301,7 +312,7 @@ impl ClusterEngine {
 
 /// A worker's answer. It answers everything it took, unless it was ended in the middle of it.
 async fn answered(submitted: Submitted, shared: &Shared) -> Result<Done, EngineError> {
-    let Submitted { mut answer, turn } = submitted;
+    let Submitted { mut answer, turn, in_doubt: _ } = submitted;
     let done = match tokio::time::timeout(QUEUED_TIME_MAX, &mut answer).await {
         Ok(done) => done.unwrap_or(Err(EngineError::Unknown)),
         Err(_) if turn.take() => Err(EngineError::Overloaded),

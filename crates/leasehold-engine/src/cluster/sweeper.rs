@@ -28,8 +28,13 @@ const TIDY_EVERY: Duration = Duration::from_secs(20);
 const EVENTS_PER_SWEEP: i64 = 64;
 /// Log entries that stay for each event.
 const LOG_ENTRIES_MAX: i64 = 65_536;
-/// Rows that are deleted with one statement.
-const PIECE: i32 = 2_000;
+/// Holds that are deleted with one statement, while which their events are locked.
+const HOLDS_PER_PIECE: i32 = 2_000;
+/// Log entries and answers that are: nothing is locked for these, and to find the answers beyond their bound takes long.
+const ROWS_PER_PIECE: i32 = 10_000;
+/// How long one kind of what is old is deleted in a sweep, but for its first piece. The rest is for the next sweeps, each after
+/// the holds that are over by then.
+const TIDY_TIME_MAX: Duration = Duration::from_millis(250);
 
 pub(crate) struct Sweeper {
     shared: Arc<Shared>,
@@ -37,12 +42,14 @@ pub(crate) struct Sweeper {
     /// While this server sweeps.
     connection: Option<Connection>,
     tidied: Instant,
+    /// Nothing old was left when it last looked.
+    is_tidy: bool,
 }
 
 impl Sweeper {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let election = Election::new(&shared.database);
-        Self { shared, election, connection: None, tidied: Instant::now() }
+        Self { shared, election, connection: None, tidied: Instant::now(), is_tidy: true }
     }
 
     /// Sweeps, when it is this server's turn, until told to stop.
@@ -64,9 +71,9 @@ impl Sweeper {
                 self.connection = None;
                 continue;
             };
-            let tidies = self.tidied.elapsed() >= TIDY_EVERY;
+            let tidies = !self.is_tidy || self.tidied.elapsed() >= TIDY_EVERY;
             if tidies {
-                self.tidied = Instant::now();
+                (self.tidied, self.is_tidy) = (Instant::now(), true);
             }
             let Err(error) = self.sweep(mandate, tidies).await else { continue };
             self.connection = None;
@@ -106,37 +113,42 @@ impl Sweeper {
             }
         }
         if tidies {
-            self.tidy(connection, mandate).await?;
+            self.is_tidy = self.tidy(connection, mandate).await?;
         }
         Ok(())
     }
 
-    async fn tidy(&self, connection: &Connection, mandate: Mandate) -> Result<(), CallError> {
+    /// Deletes what is old, as far as there is time; whether that was all.
+    async fn tidy(&self, connection: &Connection, mandate: Mandate) -> Result<bool, CallError> {
+        let mut is_tidy = true;
         let ended = [(ENDED_HOLDS_AGE_MAX, ENDED_HOLDS_MAX), (DECLINED_HOLDS_AGE_MAX, DECLINED_HOLDS_MAX)];
         for (kind, (age_max, count_max)) in ended.into_iter().enumerate() {
             let (kind, age_max, count_max) = (kind as i16, age_max.0.cast_signed(), count_max as i64);
             let forget = "SELECT leasehold.forget_v1($1, $2, $3, $4)";
-            delete(connection, forget, &[&kind, &age_max, &count_max, &PIECE], mandate).await?;
+            let arguments: [&(dyn ToSql + Sync); 4] = [&kind, &age_max, &count_max, &HOLDS_PER_PIECE];
+            is_tidy &= delete(connection, forget, &arguments, HOLDS_PER_PIECE, mandate).await?;
         }
         let (answers_age_max, answers_max) = (ANSWERS_AGE_MAX.0.cast_signed(), ANSWERS_MAX as i64);
         let trim = "SELECT leasehold.trim_v1($1, $2, $3, $4)";
-        delete(connection, trim, &[&LOG_ENTRIES_MAX, &answers_age_max, &answers_max, &PIECE], mandate)
-            .await?;
+        let arguments: [&(dyn ToSql + Sync); 4] =
+            [&LOG_ENTRIES_MAX, &answers_age_max, &answers_max, &ROWS_PER_PIECE];
+        is_tidy &= delete(connection, trim, &arguments, ROWS_PER_PIECE, mandate).await?;
         let sql = "SELECT count(*) FROM leasehold.holds WHERE kept_until <= (SELECT leasehold.now_ms())";
         let overdue = within(CALL_TIME_MAX, connection.client.query_one(sql, &[])).await?;
         self.shared.meters.holds_overdue.set(overdue.get(0));
-        Ok(())
+        Ok(is_tidy)
     }
 }
 
-/// Deletes what a function of the ledger finds to be old, a piece with each transaction.
+/// Deletes what a function of the ledger finds to be old, a piece with each transaction; whether that was all.
 async fn delete(
     connection: &Connection,
     function: &str,
     arguments: &[&(dyn ToSql + Sync)],
+    piece: i32,
     mandate: Mandate,
-) -> Result<(), CallError> {
-    let client = &connection.client;
+) -> Result<bool, CallError> {
+    let (client, begun) = (&connection.client, Instant::now());
     loop {
         within(CALL_TIME_MAX, client.batch_execute("BEGIN")).await?;
         let gone = within(CALL_TIME_MAX, client.query_one(function, arguments)).await?;
@@ -144,8 +156,11 @@ async fn delete(
             connection.fence(fence).await?;
         }
         within(CALL_TIME_MAX, client.batch_execute("COMMIT")).await?;
-        if gone.get::<_, i32>(0) < PIECE {
-            return Ok(());
+        if gone.get::<_, i32>(0) < piece {
+            return Ok(true);
+        }
+        if begun.elapsed() >= TIDY_TIME_MAX {
+            return Ok(false);
         }
     }
 }

@@ -102,7 +102,7 @@ impl Worker {
             if jobs.is_empty() {
                 continue;
             }
-            let (failure, mut jobs) = match self.attempt(jobs, by).await {
+            let (failure, jobs) = match self.attempt(jobs, by).await {
                 (Carried::Out(news), undecided) => {
                     self.shared.locked.forget(news.versions.iter().map(|(event, _)| *event));
                     // The follower lives until all workers are gone.
@@ -118,7 +118,7 @@ impl Worker {
             };
             let in_time = doubtful_since.is_none_or(|since: Instant| since.elapsed() < IN_DOUBT_TIME_MAX);
             let again = |jobs| Batch { jobs, by, tries: tries + 1, events };
-            let doubtful = jobs.iter().any(|job| job.in_doubt);
+            let doubtful = jobs.iter().any(|job| job.in_doubt.has_begun());
             match (failure, events) {
                 // The transaction in doubt may be the one that has it locked.
                 (Failure::Locked, _) if doubtful && in_time => batches.push(again(jobs)),
@@ -159,7 +159,7 @@ impl Worker {
                 (Failure::InDoubt, _) => {
                     self.connection = None;
                     self.shared.sight.in_doubt.inc_by(jobs.len() as u64);
-                    jobs.iter_mut().for_each(|job| job.in_doubt = true);
+                    jobs.iter().for_each(|job| job.in_doubt.begin());
                     doubtful_since.get_or_insert_with(Instant::now);
                     // Asked again with the same id or key, they wait for the transaction in doubt, and then know.
                     let (known, unknown): (Vec<Job>, Vec<Job>) =
@@ -336,7 +336,7 @@ fn can_be_asked_again(job: &Job) -> bool {
 /// Tells the callers. What is in doubt stays so, whatever made us stop asking.
 fn give_up(jobs: Vec<Job>, error: impl Fn() -> EngineError) {
     for job in jobs {
-        let error = if job.in_doubt { EngineError::Unknown } else { error() };
+        let error = if job.in_doubt.has_begun() { EngineError::Unknown } else { error() };
         let _ = job.reply.send(Err(error));
     }
 }

@@ -17,6 +17,7 @@ pub(crate) async fn open(url: &str, gate: &str, key: &SecretKey) -> Arc<ClusterE
 pub(crate) struct House {
     pub(crate) ledger: Postgres,
     pub(crate) redis: RedisServer,
+    pub(crate) key: SecretKey,
     pub(crate) one: Arc<ClusterEngine>,
     pub(crate) other: Arc<ClusterEngine>,
     pub(crate) venue: Arc<Venue>,
@@ -24,13 +25,14 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn open() -> Self {
-        let (ledger, key) = (Postgres::start(), SecretKey::random());
+        let counts = ["-c", "shared_preload_libraries=pg_stat_statements"];
+        let (ledger, key) = (Postgres::start_with(&counts), SecretKey::random());
         let redis = RedisServer::options().persistence(Persistence::None).start();
         let one = open(&ledger.url(), &redis.url(), &key).await;
         let other = open(&ledger.url(), &redis.url(), &key).await;
         let venue = gala(&one).await;
         other.venue("gala").await.unwrap().expect("the event");
-        Self { ledger, redis, one, other, venue }
+        Self { ledger, redis, key, one, other, venue }
     }
 
     pub(crate) fn seats(&self, seats: &[u32]) -> Request {
@@ -53,6 +55,15 @@ impl House {
 
     pub(crate) fn refused(&self) -> u64 {
         [&self.one, &self.other].iter().map(|engine| gate_of(engine).refused.get()).sum()
+    }
+
+    /// How often the ledger was asked how long somebody may be refused.
+    pub(crate) async fn doubted(&self) -> i64 {
+        let looks = self.ledger.client().await;
+        looks.batch_execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await.unwrap();
+        let sql = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
+                   WHERE query LIKE '%array_agg(hold.live_until)%' AND query LIKE '%min(live_until)%'";
+        looks.query_one(sql, &[]).await.unwrap().get(0)
     }
 
     pub(crate) async fn close(self) {

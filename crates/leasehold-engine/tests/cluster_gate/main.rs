@@ -11,11 +11,13 @@ use async_trait::async_trait;
 use leasehold_core::*;
 use leasehold_engine::*;
 use leasehold_testkit::engine_suite::*;
-use leasehold_testkit::servers::{ClusterNode, Persistence, Postgres, RedisCluster, RedisSentinel};
+use leasehold_testkit::servers::{
+    ClusterNode, Direction, FaultProxy, Persistence, Postgres, RedisCluster, RedisSentinel,
+};
 use tokio::task::JoinSet;
 
 use house::{
-    House, gala, gate_of, hold, in_one_house, key, open, refusal, refused_by_gate,
+    House, gala, gate_of, hold, in_one_house, key, keys_of, open, refusal, refused_by_gate,
     refused_without_the_ledger, taken,
 };
 
@@ -369,6 +371,115 @@ async fn losers_with_keys_cost_nothing(mut house: House) -> bool {
     true
 }
 
+/// Whoever was let through and refused by the ledger may ask again under its key as often as it likes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_key_costs_the_ledger_nothing_when_it_is_repeated() {
+    in_one_house(a_refused_key_costs_nothing).await;
+}
+
+async fn a_refused_key_costs_nothing(mut house: House) -> bool {
+    hold(&house.one, house.seats(&[0])).await;
+    let floor = hold(&house.one, house.units(10).with_key(key(1))).await;
+    house.noted().await;
+    let loser = |house: &House| house.seats(&[0]).with_key(key(2));
+    house.redis.command::<()>(&["HDEL", &keys_of(&house, "seats")[0], "0"]);
+    let admitted = gate_of(&house.one).admitted.get();
+    assert_eq!(refusal(house.one.execute(loser(&house)).await), taken(&[0]));
+    assert_eq!(gate_of(&house.one).admitted.get(), admitted + 1, "the ledger said so");
+    let rebuilt = || gate_of(&house.one).rebuilt.get();
+    until("the section is written", async || {
+        refusal(house.one.execute(house.seats(&[0])).await);
+        rebuilt() > 0
+    })
+    .await;
+    house.ledger.pause();
+    for engine in [&house.one, &house.other] {
+        let Some(told) = refused_without_the_ledger(engine, loser(&house)).await else { return false };
+        assert_eq!(told, taken(&[0]));
+    }
+    house.ledger.resume();
+    // Only its own attempt was taken back, and not that of a hold under the same key.
+    let mut mismatch = house.units(1).with_key(key(1));
+    mismatch.key.iter_mut().for_each(|key| key.fingerprint += 1);
+    let told = house.other.execute(mismatch).await;
+    assert!(matches!(told, Err(EngineError::KeyMismatch)), "{told:?}");
+    assert_eq!(hold(&house.other, house.units(10).with_key(key(1))).await.id, floor.id);
+    house.close().await;
+    true
+}
+
+/// What was sent first arrives last, and is granted: whoever asks again under the key is told so, although it was refused before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_was_refused_when_its_outcome_was_in_doubt_is_still_recognised() {
+    in_one_house(a_doubtful_key_is_recognised).await;
+}
+
+async fn a_doubtful_key_is_recognised(house: House) -> bool {
+    const LATE: Duration = Duration::from_secs(3);
+    let floor = hold(&house.one, house.units(10)).await;
+    let proxy = FaultProxy::start(house.ledger.address()).await;
+    // One connection to write on, so that it is the one whose request is late.
+    let url = format!("postgres://postgres@{}/postgres", proxy.address());
+    let options = ClusterOptions::new(url, house.key.clone()).gate(house.redis.url()).writers(1);
+    let engine = Arc::new(ClusterEngine::open(options).await.expect("the ledger opens"));
+    engine.venue("gala").await.unwrap().expect("the event");
+    until("the gate knows the pool", async || !keys_of(&house, "pools").is_empty()).await;
+    let pools = keys_of(&house, "pools").remove(0);
+    let entry = || house.redis.command::<String>(&["HGET", &pools, "0"]);
+    until("all units are gone", async || entry().split(' ').nth(1) == Some("0")).await;
+    // The gate lets it through.
+    let version = entry().split(' ').next().expect("a version").to_owned();
+    house.redis.command::<()>(&["HSET", &pools, "0", &format!("{version} 10 0 0 0 0 0 0")]);
+    let begun = Instant::now();
+    proxy.delay(Direction::Requests, LATE);
+    let asking = {
+        let (engine, request) = (Arc::clone(&engine), house.units(10).with_key(key(1)));
+        tokio::spawn(async move { engine.execute(request).await })
+    };
+    until("it is on its way to the ledger", async || gate_of(&engine).admitted.get() == 1).await;
+    // Until the proxy has it.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    proxy.hang_up();
+    proxy.pass().await;
+    let told = asking.await.unwrap();
+    house.one.execute(release(&*house.one, floor.id)).await.unwrap();
+    if begun.elapsed() >= LATE {
+        return false;
+    }
+    assert!(matches!(told, Err(EngineError::Refused(Refusal::PoolShort { .. }))), "{told:?}");
+    let is_granted = async || house.one.event(&house.venue).await.unwrap().pools[0].held == 10;
+    until("what was sent first is granted", is_granted).await;
+    let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
+    for _ in 0..3 {
+        refused_by_gate(&house.one, || house.units(1), &short).await;
+        let again = house.one.execute(house.units(10).with_key(key(1))).await.expect("it has the units");
+        assert!(again.replayed);
+    }
+    engine.close().await;
+    house.close().await;
+    true
+}
+
+/// As while servers of the version before are replaced one by one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_mark_of_a_key_that_an_older_server_made_is_understood_and_stays() {
+    let house = House::open().await;
+    let floor = hold(&house.one, house.units(10).with_key(key(1))).await;
+    let marker = format!("*.{:032x}}}", 1);
+    let marker = house.redis.command::<Vec<String>>(&["KEYS", &marker]).remove(0);
+    house.redis.command::<()>(&["SET", &marker, "1", "PX", "60000"]);
+    for _ in 0..2 {
+        let mut mismatch = house.units(1).with_key(key(1));
+        mismatch.key.iter_mut().for_each(|key| key.fingerprint += 1);
+        let told = house.other.execute(mismatch).await;
+        assert!(matches!(told, Err(EngineError::KeyMismatch)), "{told:?}");
+        assert_eq!(hold(&house.other, house.units(10).with_key(key(1))).await.id, floor.id);
+    }
+    assert_eq!(house.redis.command::<String>(&["GET", &marker]), "1");
+    assert_eq!(gate_of(&house.other).failures.get(), 0);
+    house.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_got_the_last_units_while_redis_stood_still_is_recognised_afterwards() {
     let mut house = House::open().await;
@@ -394,6 +505,22 @@ async fn who_got_the_last_units_while_redis_stood_still_is_recognised_afterwards
         assert!(Instant::now() < deadline, "the gate is used again");
         short().await;
     }
+    assert_eq!(hold(&house.other, house.units(1).with_key(key(1))).await.id, last.id);
+    house.close().await;
+}
+
+/// What cannot be written fails, which is known, unlike what is evicted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_got_the_last_unit_while_redis_was_full_is_recognised_afterwards() {
+    let house = House::open().await;
+    hold(&house.one, house.units(9)).await;
+    let limit = |bytes| house.redis.command::<()>(&["CONFIG", "SET", "maxmemory", bytes]);
+    limit("1");
+    let last = hold(&house.one, house.units(1).with_key(key(1))).await;
+    limit("0");
+    // This server tells the gate.
+    let short = Refusal::PoolShort { pool: PoolNo(0), available: 0, returning: 10 };
+    refused_by_gate(&house.one, || house.units(1), &short).await;
     assert_eq!(hold(&house.other, house.units(1).with_key(key(1))).await.id, last.id);
     house.close().await;
 }
@@ -439,6 +566,31 @@ async fn best_seats_of_an_event_without_any_are_refused_without_the_ledger() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repetition_about_best_seats_is_not_refused_because_they_are_gone() {
+    let house = House::open().await;
+    let best = || hold_items(&house.venue, vec![ItemRequest::Best { count: 2, section: None }], LONG_MS);
+    let held = hold(&house.one, best().with_key(key(1))).await;
+    let is_held = |seat: &u32| {
+        let has = |item: &Item| matches!(item, Item::Seat { seat: had, .. } if had.0 == *seat);
+        held.items.iter().any(has)
+    };
+    let rest: Vec<u32> = (0..20).filter(|seat| !is_held(seat)).collect();
+    for seats in rest.chunks(9) {
+        hold(&house.one, house.seats(seats)).await;
+    }
+    for _ in 0..3 {
+        // Redis has forgotten the key, and this server knows that there are no seats together.
+        house.redis.command::<()>(&["FLUSHALL"]);
+        let told = refusal(house.one.execute(best()).await);
+        assert_eq!(told, Refusal::NotTogether { available: 0, returning: 20 });
+        assert_eq!(hold(&house.one, best().with_key(key(1))).await.id, held.id);
+    }
+    // Who never had any is refused all the same.
+    assert!(matches!(refusal(house.one.execute(best().with_key(key(2))).await), Refusal::NotTogether { .. }));
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_gate_is_built_again_from_the_ledger() {
     in_one_house(is_built_again_from_the_ledger).await;
 }
@@ -469,6 +621,57 @@ async fn is_built_again_from_the_ledger(house: House) -> bool {
     assert_eq!(gate_of(&house.other).admitted.get(), admitted + 1);
     house.close().await;
     is_known
+}
+
+/// Nothing is taken in it, so there is nothing to ask the ledger.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_section_without_taken_seats_is_known_without_asking_the_ledger() {
+    in_one_house(is_known_without_asking).await;
+}
+
+async fn is_known_without_asking(house: House) -> bool {
+    hold(&house.one, house.seats(&[0])).await;
+    until("the section is known", async || gate_of(&house.one).rebuilt.get() == 1).await;
+    let doubted = house.doubted().await;
+    house.close().await;
+    // The hold may have been made before the section was looked at, but not every time.
+    doubted == 0
+}
+
+/// At the opening nobody knows whose the seats are, so those with keys are let through. They ask together afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_are_refused_at_the_same_time_ask_the_ledger_together_for_how_long() {
+    const LOSERS: u32 = 64;
+    let house = House::open().await;
+    hold(&house.one, house.seats(&[0])).await;
+    house.noted().await;
+    let before = house.doubted().await;
+    house.redis.command::<()>(&["FLUSHALL"]);
+    // Whoever asks waits until all have asked.
+    let looks = house.ledger.client().await;
+    looks.batch_execute("BEGIN; LOCK TABLE leasehold.bookings IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let admitted = gate_of(&house.one).admitted.get();
+    let mut losers = JoinSet::new();
+    for loser in 0..LOSERS {
+        let engine = Arc::clone(&house.one);
+        let request = house.seats(&[0]).with_key(key(u128::from(loser) + 1));
+        losers.spawn(async move { refusal(engine.execute(request).await) });
+    }
+    assert!(losers.join_all().await.iter().all(|told| *told == taken(&[0])));
+    let let_through = gate_of(&house.one).admitted.get() - admitted;
+    assert!(let_through > u64::from(LOSERS) / 2, "{let_through} were let through");
+    looks.batch_execute("COMMIT").await.unwrap();
+    house.noted().await;
+    until("the section is known", async || gate_of(&house.one).rebuilt.get() > 1).await;
+    let mut doubted = 0;
+    until("nobody asks any more", async || {
+        let last = std::mem::replace(&mut doubted, house.doubted().await - before);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        doubted > 0 && doubted == last
+    })
+    .await;
+    assert!(doubted <= 4, "{let_through} asked {doubted} times");
+    house.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -113,12 +113,16 @@ async fn examine(server: &Server, chart: &mut Chart) {
         chart.problem("gate-role", place, "a replica: it takes no writes. Name the master");
     }
     let policy = server.setting("maxmemory-policy").unwrap_or_else(|| server.info("maxmemory_policy"));
-    let when_full = match policy {
-        "noeviction" => "claims fail when it is full, and their callers go straight to the ledger",
-        _ => "what it evicts costs the ledger one look",
-    };
-    let text = format!("maxmemory-policy {policy}: does not matter for what is sold; {when_full}");
-    chart.ok("gate-eviction", place, text);
+    if policy == "noeviction" {
+        let text = "noeviction: claims fail when it is full, and their callers go straight to the ledger";
+        chart.ok("gate-eviction", place, text);
+    } else {
+        let text = format!(
+            "{policy}: nothing is sold twice, but where memory is short the mark of an idempotency key can be evicted, and then a \
+             repetition about units that have run out is refused instead of answered. Set maxmemory-policy noeviction"
+        );
+        chart.warn("gate-eviction", place, text);
+    }
     let appends = server.setting("appendonly").map_or(server.info("aof_enabled") == "1", |it| it == "yes");
     if appends && server.setting("appendfsync") == Some("always") {
         let text = "appendfsync always: every claim waits for the disk, for nothing. What it forgets is built again \

@@ -21,9 +21,25 @@ pub(crate) struct Claim {
     pub(super) best: Vec<Option<SectionNo>>,
     /// What makes it repeatable.
     pub(super) scope: Option<u128>,
+    /// What is to be taken back if the ledger refuses it.
+    pub(super) mark: Option<Marker>,
+}
+
+/// What tells Redis that an attempt under an idempotency key goes to the ledger.
+#[derive(Debug)]
+pub(super) struct Marker {
+    /// Where that is said.
+    pub(super) key: String,
+    /// A number of its own, so that whoever takes it back, also twice or late, takes back nobody else's.
+    pub(super) attempt: i64,
 }
 
 impl Claim {
+    /// Nobody can be certain what the ledger makes of it: the key stays marked.
+    pub(crate) fn stay_marked(&mut self) {
+        self.mark = None;
+    }
+
     /// Its pools, each with the units that were claimed.
     pub(super) fn pools_claimed(&self) -> impl Iterator<Item = Stock> {
         let claimed = self.claimed.saturating_sub(self.sections.len());

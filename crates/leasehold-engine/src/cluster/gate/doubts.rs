@@ -1,9 +1,11 @@
 //! Doubts: how long what the gate has noted is good, before one caller asks the ledger again, and whose it is.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use leasehold_core::{HoldId, SeatNo};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::super::connection::{CALL_TIME_MAX, within};
@@ -16,6 +18,23 @@ pub(super) const DOUBT_AFTER: Duration = Duration::from_secs(60);
 /// The same for a pool some of whose units are held by nobody knows whom, and for best seats: as often as what is over
 /// is swept.
 pub(super) const UNITS_DOUBT_AFTER: Duration = Duration::from_millis(250);
+
+/// Questions in one statement.
+const QUESTIONS_MAX: usize = 512;
+
+/// What those who were refused want to know of one event, asked of the ledger together.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    waiting: Mutex<Vec<Question>>,
+    /// Whoever asks.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Question {
+    seats: Vec<SeatNo>,
+    answer: oneshot::Sender<Arc<Doubts>>,
+}
 
 /// How long seats and units are taken for certain, and by whom.
 #[derive(Debug)]
@@ -63,11 +82,10 @@ impl Doubts {
         self.seats.get(&seat).copied().unwrap_or(self.others)
     }
 
-    /// Asks the ledger, after a refusal: whoever is refused next shall not be refused for too long.
-    pub(super) async fn of_ledger(shared: &Shared, venue: &Venue, seats: &[SeatNo]) -> Self {
+    async fn of_ledger(shared: &Shared, venue: &Venue, seats: &[SeatNo]) -> Self {
         let event = venue.number.0.cast_signed();
         let numbers: &Vec<i32> = &seats.iter().map(|seat| seat.0.cast_signed()).collect();
-        let look = |reader: std::sync::Arc<Reader>| async move {
+        let look = |reader: Arc<Reader>| async move {
             let sql = include_str!("../sql/doubt.sql");
             within(CALL_TIME_MAX, reader.client.query_one(sql, &[&event, numbers])).await
         };
@@ -85,5 +103,40 @@ impl Doubts {
             (SeatNo(seat.cast_unsigned()), (left(until), owner))
         });
         Self { seats: taken.collect(), others: (DOUBT_AFTER, Owner::Unknown), units: left(row.get(1)) }
+    }
+}
+
+impl Questions {
+    /// Asks the ledger, after a refusal: whoever is refused next shall not be refused for too long.
+    pub(super) async fn ask(&self, shared: &Shared, venue: &Venue, seats: Vec<SeatNo>) -> Arc<Doubts> {
+        let (sender, mut answer) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(Question { seats, answer: sender });
+        let _turn = self.turn.lock().await;
+        // Whoever had the turn before asked for this one too, or this one asks for all.
+        loop {
+            match answer.try_recv() {
+                Ok(doubts) => return doubts,
+                Err(oneshot::error::TryRecvError::Empty) => self.ask_for_all(shared, venue).await,
+                // Whoever asked went away in the middle of it.
+                Err(oneshot::error::TryRecvError::Closed) => {
+                    return Arc::new(Doubts::after(UNITS_DOUBT_AFTER, Owner::Unknown));
+                }
+            }
+        }
+    }
+
+    async fn ask_for_all(&self, shared: &Shared, venue: &Venue) {
+        let questions: Vec<Question> = {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = waiting.len().min(QUESTIONS_MAX);
+            waiting.drain(..count).collect()
+        };
+        let mut seats: Vec<SeatNo> = questions.iter().flat_map(|question| &question.seats).copied().collect();
+        seats.sort_unstable();
+        seats.dedup();
+        let doubts = Arc::new(Doubts::of_ledger(shared, venue, &seats).await);
+        for question in questions {
+            let _ = question.answer.send(Arc::clone(&doubts));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Which idempotency keys the ledger knows, asked for by all who wait at once.
 //!
-//! Asked for only while Redis may have lost what tells repetitions of requests about units: otherwise it knows.
+//! Asked for only where Redis cannot tell repetitions: about units while it may have lost what tells them, and about best seats
+//! when there are none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -12,6 +12,7 @@ use leasehold_lock::link::{Link, Lua, SLOTS, slot};
 use tokio::sync::{Notify, oneshot};
 
 use super::breaker::Breaker;
+use super::claim::Marker;
 use super::meters::GateMeters;
 
 /// An answer that is not there by then is not waited for.
@@ -35,6 +36,7 @@ pub(super) enum Script {
     Units,
     IsMarked,
     Mark,
+    Unmark,
 }
 
 /// Redis did not answer, or is not asked at the moment.
@@ -49,6 +51,7 @@ pub(super) struct Lanes {
     units: Lua,
     is_marked: Lua,
     mark: Lua,
+    unmark: Lua,
     breakers: Vec<Breaker>,
     meters: GateMeters,
     /// The asks that wait, for each key that a task is sending for.
@@ -89,7 +92,8 @@ impl Lanes {
             note: Lua::new(concat!(include_str!("scripts/section.lua"), include_str!("scripts/note.lua"))),
             units: Lua::new(include_str!("scripts/units.lua")),
             is_marked: Lua::new("return {{redis.call('EXISTS', KEYS[1])}}"),
-            mark: Lua::new("redis.call('SET', KEYS[1], '1', 'PX', ARGV[1]) return {}"),
+            mark: Lua::new(include_str!("scripts/mark.lua")),
+            unmark: Lua::new(include_str!("scripts/unmark.lua")),
             breakers: std::iter::repeat_with(Breaker::new).take(parts).collect(),
             meters,
             waiting: Mutex::default(),
@@ -151,9 +155,19 @@ impl Lanes {
         Ok(answers.first().is_some_and(|answer| answer == &[1]))
     }
 
-    /// Marks a key for a while.
-    pub(super) async fn mark(self: &Arc<Self>, key: &str, time: Duration) -> Result<(), Away> {
-        self.run_alone(Script::Mark, key, vec![time.as_millis().to_string()]).await.map(drop)
+    /// Marks a key for an attempt and for a while.
+    pub(super) async fn mark(
+        self: &Arc<Self>,
+        Marker { key, attempt }: &Marker,
+        time: Duration,
+    ) -> Result<(), Away> {
+        let args = vec![attempt.to_string(), time.as_millis().to_string()];
+        self.run_alone(Script::Mark, key, args).await.map(drop)
+    }
+
+    /// Takes that back.
+    pub(super) async fn unmark(self: &Arc<Self>, Marker { key, attempt }: &Marker) -> Result<(), Away> {
+        self.run_alone(Script::Unmark, key, vec![attempt.to_string()]).await.map(drop)
     }
 
     async fn run_alone(
@@ -248,6 +262,7 @@ impl Lanes {
             Script::Units => &self.units,
             Script::IsMarked => &self.is_marked,
             Script::Mark => &self.mark,
+            Script::Unmark => &self.unmark,
         }
     }
 

@@ -16,6 +16,7 @@ mod keys;
 mod lanes;
 mod meters;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ use uuid::Uuid;
 
 use self::buckets::Bucket;
 pub(crate) use self::claim::Claim;
-use self::claim::{Stock, Units, sections};
+use self::claim::{Marker, Stock, Units, sections};
+pub(crate) use self::doubts::Questions;
 use self::doubts::{DOUBT_AFTER, Doubts, Owner, UNITS_DOUBT_AFTER};
 use self::keys::Keys;
 use self::lanes::{Away, Lanes, Script};
@@ -37,7 +39,8 @@ use super::plain_holds::asked;
 use super::shared::Shared;
 use crate::{Done, EngineError, IdempotencyKey, Outcome};
 
-/// As long as the ledger remembers answers.
+/// As long as the ledger remembers an answer at most. It forgets the oldest sooner if there are more than it keeps, and Redis
+/// keeps their marks: whoever asks again then is let through, and asks for the first time.
 const MARK_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long to wait for units that others have claimed, before asking the ledger all the same.
 const CLAIMED_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -84,7 +87,8 @@ impl Gate {
             ItemRequest::Best { section, .. } => Some(*section),
             ItemRequest::Seat(_) | ItemRequest::Pool(..) => None,
         });
-        let mut claim = Claim {
+        let mut entering = Entering { gate: self, claim: None };
+        let claim = entering.claim.insert(Claim {
             hall: Arc::clone(hall),
             who: Owner::of(create.id),
             sections: sections(&hall.venue.layout, wanted.seats),
@@ -92,22 +96,16 @@ impl Gate {
             claimed: 0,
             best: best.collect(),
             scope: key.map(|key| key.scope),
-        };
-        let marker = key.map(|key| format!("leasehold:gate:{{{}.{:032x}}}", self.ledger, key.scope));
-        let entered = match &marker {
-            None => self.claim_all(&mut claim, create).await,
-            Some(marker) => {
-                // A repetition is recognised before its own hold can be in its way.
-                let (is_marked, entered) =
-                    tokio::join!(self.lanes.is_marked(marker), self.claim_all(&mut claim, create));
-                match is_marked {
-                    Ok(false) => entered,
-                    Ok(true) | Err(Away) => Ok(Ok(())),
-                }
-            }
-        };
+            mark: None,
+        });
+        let marker = key.map(|key| Marker {
+            key: format!("leasehold:gate:{{{}.{:032x}}}", self.ledger, key.scope),
+            attempt: Uuid::new_v4().as_u128() as i64,
+        });
+        let entered = self.claim_unless_marked(claim, create, marker.as_ref()).await;
         match entered {
             Ok(Err(refusal)) => {
+                entering.claim = None;
                 self.meters.refused.inc();
                 if let Refusal::SeatsTaken(seats) = &refusal {
                     hall.note_taken(seats);
@@ -119,12 +117,30 @@ impl Gate {
         };
         if let Some(marker) = marker {
             // Before the ledger can have granted it.
-            let marked = self.lanes.mark(&marker, MARK_TIME).await;
+            let marked = self.lanes.mark(claim.mark.insert(marker), MARK_TIME).await;
             if marked.is_err() {
                 claim.pools.iter().for_each(|stock| hall.note_unmarked(stock.pool));
             }
         }
-        Ok(Some(claim))
+        Ok(entering.claim.take())
+    }
+
+    /// Claims. A repetition is recognised before its own hold can be in its way, and then claims nothing more.
+    async fn claim_unless_marked(
+        self: &Arc<Self>,
+        claim: &mut Claim,
+        create: &CreateHold,
+        marker: Option<&Marker>,
+    ) -> Result<Result<(), Refusal>, Away> {
+        let is_let_through = AtomicBool::new(false);
+        let looking = async {
+            if let Some(marker) = marker {
+                let is_marked = self.lanes.is_marked(&marker.key).await;
+                is_let_through.store(is_marked != Ok(false), Ordering::Relaxed);
+            }
+        };
+        let ((), entered) = tokio::join!(looking, self.claim_all(claim, create, &is_let_through));
+        if is_let_through.load(Ordering::Relaxed) { Ok(Ok(())) } else { entered }
     }
 
     /// What is to be noted of what the ledger said. None: nobody knows what it was, and the claim ends by itself.
@@ -146,11 +162,13 @@ impl Gate {
                 Item::Pool { pool, .. } => units.push(Stock::wanted((pool, 0))),
             }
         }
-        let mut who = Owner::Nobody;
+        let (mut who, mut unmark) = (Owner::Nobody, None);
         if let Some(claim) = claim {
             seats.extend(claim.sections.iter().flat_map(|(_, seats)| seats));
             units = claim.pools_claimed().collect();
             who = claim.who;
+            // Else every repetition of a refused request would go past the gate for a day.
+            unmark = claim.mark.filter(|_| done.is_err());
             if matches!(done, Err(EngineError::Refused(Refusal::NotTogether { .. }))) {
                 let until = Instant::now() + UNITS_DOUBT_AFTER;
                 claim.best.iter().for_each(|section| hall.note_no_best(*section, until));
@@ -163,21 +181,39 @@ impl Gate {
             ))
         );
         let sections = sections(&hall.venue.layout, seats);
-        Some(Settlement { hall: Arc::clone(hall), who, sections, units, doubt: (life, owner), is_taken })
+        Some(Settlement {
+            hall: Arc::clone(hall),
+            who,
+            sections,
+            units,
+            doubt: (life, owner),
+            is_taken,
+            unmark,
+        })
     }
 
     /// Notes it, and ends the claim.
-    pub(crate) async fn settle(self: &Arc<Self>, settlement: Settlement) {
-        let Settlement { hall, who, sections, units, doubt: (life, owner), is_taken } = settlement;
+    pub(crate) async fn settle(self: &Arc<Self>, mut settlement: Settlement) {
+        let marker = settlement.unmark.take();
+        let unmarking = async {
+            if let Some(marker) = &marker {
+                let _ = self.lanes.unmark(marker).await;
+            }
+        };
+        tokio::join!(unmarking, self.note_settled(settlement));
+    }
+
+    async fn note_settled(self: &Arc<Self>, settlement: Settlement) {
+        let Settlement { hall, who, sections, units, doubt: (life, owner), is_taken, unmark: _ } = settlement;
         let keys = sections.iter().map(|(section, _)| self.section_key(&hall, *section));
         let mut keys = keys.chain(units.iter().map(|stock| self.pools_key(&hall, stock.bucket)));
         let looks = is_taken && keys.any(|key| !self.lanes.is_away(&key));
         let doubts = match looks {
             true => {
                 let seats: Vec<SeatNo> = sections.iter().flat_map(|(_, seats)| seats).copied().collect();
-                Doubts::of_ledger(&self.shared, &hall.venue, &seats).await
+                hall.questions.ask(&self.shared, &hall.venue, seats).await
             }
-            false => Doubts::after(life, owner),
+            false => Arc::new(Doubts::after(life, owner)),
         };
         for (section, seats) in sections {
             self.note(&hall, section, who, &seats, &doubts).await;
@@ -188,15 +224,20 @@ impl Gate {
         }
     }
 
-    /// Claims section after section and pool after pool; gives back what it has when one of them cannot be had.
+    /// Claims section after section and pool after pool; gives back what it has when one of them cannot be had. Ends with what
+    /// it has when it is let through all the same.
     async fn claim_all(
         self: &Arc<Self>,
         claim: &mut Claim,
         create: &CreateHold,
+        is_let_through: &AtomicBool,
     ) -> Result<Result<(), Refusal>, Away> {
         let may_repeat = claim.scope.is_some();
         let mut taken = Vec::new();
         for (section, seats) in &claim.sections {
+            if is_let_through.load(Ordering::Relaxed) {
+                return Ok(Ok(()));
+            }
             // When one is taken the others are only looked at, to name all of them.
             let found = self.claim(claim, *section, seats, taken.is_empty(), may_repeat).await?;
             if taken.is_empty() && found.is_empty() {
@@ -205,14 +246,17 @@ impl Gate {
             taken.extend(found);
         }
         let mut refusal = match taken.is_empty() {
-            true if claim.sections.is_empty() => claim.hall.no_best(&create.items, Instant::now()),
+            true if claim.sections.is_empty() => self.no_best(claim, create).await,
             true => None,
             false => Some(Refusal::SeatsTaken(taken)),
         };
         if refusal.is_none() {
             for stock in &mut claim.pools {
+                if is_let_through.load(Ordering::Relaxed) {
+                    return Ok(Ok(()));
+                }
                 stock.bucket = self.bucket(&claim.hall, claim.who, stock.pool);
-                refusal = self.claim_units(&claim.hall, stock, claim.scope).await?;
+                refusal = self.claim_units(&claim.hall, stock, claim.scope, is_let_through).await?;
                 if refusal.is_some() {
                     // One of the seats may only have been doubted, and what is said of seats comes first.
                     refusal = refusal.filter(|_| claim.sections.is_empty());
@@ -224,6 +268,15 @@ impl Gate {
         let Some(refusal) = refusal else { return Ok(Ok(())) };
         self.give_back(claim).await;
         Ok(Err(refusal))
+    }
+
+    /// Why the best seats cannot be had. Nobody is told so because of the hold that it asks for once more.
+    async fn no_best(&self, claim: &Claim, create: &CreateHold) -> Option<Refusal> {
+        let refusal = claim.hall.no_best(&create.items, Instant::now())?;
+        match claim.scope {
+            Some(scope) if self.keys.may_be_known(&self.shared, scope).await => None,
+            Some(_) | None => Some(refusal),
+        }
     }
 
     async fn give_back(self: &Arc<Self>, claim: &mut Claim) {
@@ -283,8 +336,10 @@ impl Gate {
         hall: &Hall,
         stock: &mut Stock,
         scope: Option<u128>,
+        is_let_through: &AtomicBool,
     ) -> Result<Option<Refusal>, Away> {
         let (begun, pool) = (Instant::now(), stock.pool);
+        let waits = || begun.elapsed() < CLAIMED_WAIT_MAX && !is_let_through.load(Ordering::Relaxed);
         let unclaimed = |stock: &mut Stock| {
             stock.quantity = 0;
             Ok(None)
@@ -311,7 +366,7 @@ impl Gate {
                     let (available, returning) = (count(available), count(returning));
                     return Ok(Some(Refusal::PoolShort { pool, available, returning }));
                 }
-                [2] if begun.elapsed() < CLAIMED_WAIT_MAX => tokio::time::sleep(CLAIMED_LOOK_EVERY).await,
+                [2] if waits() => tokio::time::sleep(CLAIMED_LOOK_EVERY).await,
                 _ => return unclaimed(stock),
             }
         }
@@ -379,8 +434,11 @@ impl Gate {
             let taken: Vec<SeatNo> = hall.feed.look(|_, statuses| {
                 seats.filter(|seat| statuses[*seat as usize] != SeatStatus::Free).map(SeatNo).collect()
             });
-            let doubts = Doubts::of_ledger(&gate.shared, &hall.venue, &taken).await;
-            gate.note(&hall, section, Owner::Nobody, &taken, &doubts).await;
+            // Those who ask under a key are let through until this is done: nothing is asked for that is not needed.
+            if !taken.is_empty() {
+                let doubts = hall.questions.ask(&gate.shared, &hall.venue, taken.clone()).await;
+                gate.note(&hall, section, Owner::Nobody, &taken, &doubts).await;
+            }
             let args = ["-", "1", "0", "0"].map(str::to_owned).to_vec();
             if gate.lanes.ask(Script::Note, gate.section_key(&hall, section), args).await.is_ok() {
                 gate.meters.rebuilt.inc();
@@ -400,6 +458,28 @@ impl Gate {
     }
 }
 
+/// A claim whose caller may go away before the ledger is asked: then it is given back.
+struct Entering<'a> {
+    gate: &'a Arc<Gate>,
+    claim: Option<Claim>,
+}
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        let Some(mut claim) = self.claim.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let gate = Arc::clone(self.gate);
+        // What was asked last may have been claimed, too. Of units it is not known, and those end by themselves.
+        claim.claimed = claim.claimed.max(claim.sections.len());
+        runtime.spawn(async move {
+            gate.give_back(&mut claim).await;
+            if let Some(marker) = &claim.mark {
+                let _ = gate.lanes.unmark(marker).await;
+            }
+        });
+    }
+}
+
 /// What is to be noted after an answer of the ledger.
 #[derive(Debug)]
 pub(crate) struct Settlement {
@@ -413,6 +493,8 @@ pub(crate) struct Settlement {
     doubt: (Duration, Owner),
     /// The ledger said that something was taken, and is to be asked by whom and for how long.
     is_taken: bool,
+    /// The mark of an attempt that did nothing.
+    unmark: Option<Marker>,
 }
 
 /// What an outcome is about, how long its hold lives, and which hold that is.

@@ -20,19 +20,15 @@ while at <= #ARGV do
         local seat = ARGV[place]
         local version, kind, till, owner = entry_of(seat)
         -- What the server has read is newer than the entry.
-        if known > version then
-            if kind == 't' and ARGV[place + 1] == '1' then
-                kind = 'f'
-            end
-            if kind ~= 't' then
-                version = known
-            end
+        if known > version and kind == 't' and ARGV[place + 1] == '1' then
+            kind = 'f'
         end
         if kind == 't' and now >= till then
             -- The note that follows replaces it, even if it is of a version that the ledger has lost.
             new[seat] = string.format('%.0f t %.0f %s', math.min(version, known), now + CLAIM_MS, owner)
         elseif kind == 'f' or (kind == 'c' and (now >= till or owner == who)) then
-            new[seat] = string.format('%.0f c %.0f %s', version, now + CLAIM_MS, who)
+            -- And so it is here.
+            new[seat] = string.format('%.0f c %.0f %s', known, now + CLAIM_MS, who)
         elseif not (kind == 't' and owner == who) and not (repeats and (owner == '?' or built == 0)) then
             answer[#answer + 1] = tonumber(seat)
         end
