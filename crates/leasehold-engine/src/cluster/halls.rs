@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use leasehold_core::{
     Epoch, EventState, HoldId, ItemRequest, Kind, Policy, PoolCounts, PoolNo, Refusal, SeatNo, SeatStatus,
     SectionNo, Text, best_seats,
@@ -42,8 +42,6 @@ pub(crate) struct Hall {
     no_best: Mutex<HashMap<Option<SectionNo>, Instant>>,
     /// Seats that the gate said are taken, and until when that is believed.
     taken: Mutex<HashMap<SeatNo, Instant>>,
-    /// Pools of which a key of a hold could not be marked at the gate, and the gate does not know.
-    unmarked: Mutex<HashSet<PoolNo>>,
     /// What those whom the ledger refused ask it.
     pub(crate) questions: Questions,
 }
@@ -127,15 +125,6 @@ impl Hall {
         until.any(|until| Instant::now() < *until)
     }
 
-    pub(crate) fn note_unmarked(&self, pool: PoolNo) {
-        self.unmarked.lock().unwrap_or_else(PoisonError::into_inner).insert(pool);
-    }
-
-    /// Whether a key about this pool went unmarked, for whoever tells the gate.
-    pub(crate) fn take_unmarked(&self, pool: PoolNo) -> bool {
-        self.unmarked.lock().unwrap_or_else(PoisonError::into_inner).remove(&pool)
-    }
-
     /// Tells the readers what happened; false when there is a gap.
     pub(crate) fn follow(&self, changes: Vec<Followed>) -> bool {
         for (change, rules) in &changes {
@@ -209,7 +198,6 @@ impl Halls {
             rules: Mutex::new(standing.rules),
             no_best: Mutex::default(),
             taken: Mutex::default(),
-            unmarked: Mutex::default(),
             questions: Questions::default(),
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);

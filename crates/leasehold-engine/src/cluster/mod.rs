@@ -206,6 +206,9 @@ impl ClusterEngine {
         let shared = Arc::new(Shared::new(database, name, halls, (meters, sight), options.key));
         let gate = gate_parts.map(|(link, meters)| Arc::new(Gate::new(link, ledger, meters, &shared)));
         shared.note_time(now);
+        if let Some(gate) = &gate {
+            gate.begin().await;
+        }
         let (queue, jobs) = mpsc::channel(options.queue_length_max);
         let jobs = Arc::new(Mutex::new(jobs));
         let (news_sender, news) = mpsc::unbounded_channel();

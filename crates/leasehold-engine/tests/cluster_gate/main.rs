@@ -465,7 +465,7 @@ async fn a_doubtful_key_is_recognised(house: House) -> bool {
 async fn the_mark_of_a_key_that_an_older_server_made_is_understood_and_stays() {
     let house = House::open().await;
     let floor = hold(&house.one, house.units(10).with_key(key(1))).await;
-    let marker = format!("*.{:032x}}}", 1);
+    let marker = format!("*.{:032x}", 1);
     let marker = house.redis.command::<Vec<String>>(&["KEYS", &marker]).remove(0);
     house.redis.command::<()>(&["SET", &marker, "1", "PX", "60000"]);
     for _ in 0..2 {

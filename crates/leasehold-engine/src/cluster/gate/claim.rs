@@ -8,6 +8,7 @@ use leasehold_core::{Layout, PoolNo, SeatNo, SectionNo};
 use super::super::halls::Hall;
 use super::buckets::Bucket;
 use super::doubts::Owner;
+use super::marks::Mark;
 
 /// What a new hold asks for, and how much of it was claimed: sections first, then pools.
 #[derive(Debug)]
@@ -19,19 +20,8 @@ pub(crate) struct Claim {
     pub(super) claimed: usize,
     /// The sections of which it wants the best seats; none stands for all of them.
     pub(super) best: Vec<Option<SectionNo>>,
-    /// What makes it repeatable.
-    pub(super) scope: Option<u128>,
     /// What is to be taken back if the ledger refuses it.
-    pub(super) mark: Option<Marker>,
-}
-
-/// What tells Redis that an attempt under an idempotency key goes to the ledger.
-#[derive(Debug)]
-pub(super) struct Marker {
-    /// Where that is said.
-    pub(super) key: String,
-    /// A number of its own, so that whoever takes it back, also twice or late, takes back nobody else's.
-    pub(super) attempt: i64,
+    pub(super) mark: Option<Mark>,
 }
 
 impl Claim {

@@ -12,7 +12,6 @@ use leasehold_lock::link::{Link, Lua, SLOTS, slot};
 use tokio::sync::{Notify, oneshot};
 
 use super::breaker::Breaker;
-use super::claim::Marker;
 use super::meters::GateMeters;
 
 /// An answer that is not there by then is not waited for.
@@ -37,6 +36,7 @@ pub(super) enum Script {
     IsMarked,
     Mark,
     Unmark,
+    Know,
 }
 
 /// Redis did not answer, or is not asked at the moment.
@@ -52,6 +52,7 @@ pub(super) struct Lanes {
     is_marked: Lua,
     mark: Lua,
     unmark: Lua,
+    know: Lua,
     breakers: Vec<Breaker>,
     meters: GateMeters,
     /// The asks that wait, for each key that a task is sending for.
@@ -79,6 +80,8 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Ask {
+    /// What it is about besides the lane's own key: another one in its slot.
+    about: Option<String>,
     args: Vec<String>,
     answer: oneshot::Sender<Vec<i64>>,
 }
@@ -91,9 +94,10 @@ impl Lanes {
             claim: Lua::new(concat!(include_str!("scripts/section.lua"), include_str!("scripts/claim.lua"))),
             note: Lua::new(concat!(include_str!("scripts/section.lua"), include_str!("scripts/note.lua"))),
             units: Lua::new(include_str!("scripts/units.lua")),
-            is_marked: Lua::new("return {{redis.call('EXISTS', KEYS[1])}}"),
+            is_marked: Lua::new(include_str!("scripts/is_marked.lua")),
             mark: Lua::new(include_str!("scripts/mark.lua")),
             unmark: Lua::new(include_str!("scripts/unmark.lua")),
+            know: Lua::new(include_str!("scripts/know.lua")),
             breakers: std::iter::repeat_with(Breaker::new).take(parts).collect(),
             meters,
             waiting: Mutex::default(),
@@ -107,11 +111,22 @@ impl Lanes {
         key: String,
         args: Vec<String>,
     ) -> Result<Vec<i64>, Away> {
+        self.ask_in(script, key, None, args).await
+    }
+
+    /// The same about one more key of the same slot.
+    pub(super) async fn ask_in(
+        self: &Arc<Self>,
+        script: Script,
+        key: String,
+        about: Option<String>,
+        args: Vec<String>,
+    ) -> Result<Vec<i64>, Away> {
         if !self.breaker(&key).allows() {
             return Err(Away);
         }
         let (sender, answer) = oneshot::channel();
-        let ask = Ask { args, answer: sender };
+        let ask = Ask { about, args, answer: sender };
         let lane: Lane = (script, key.into());
         match self.waiting().entry(lane.clone()) {
             Entry::Occupied(waiting) if waiting.get().asks.len() >= WAITING_MAX => return Err(Away),
@@ -149,39 +164,6 @@ impl Lanes {
         self.breaker(key).is_open()
     }
 
-    /// Whether a key is marked.
-    pub(super) async fn is_marked(self: &Arc<Self>, key: &str) -> Result<bool, Away> {
-        let answers = self.run_alone(Script::IsMarked, key, Vec::new()).await?;
-        Ok(answers.first().is_some_and(|answer| answer == &[1]))
-    }
-
-    /// Marks a key for an attempt and for a while.
-    pub(super) async fn mark(
-        self: &Arc<Self>,
-        Marker { key, attempt }: &Marker,
-        time: Duration,
-    ) -> Result<(), Away> {
-        let args = vec![attempt.to_string(), time.as_millis().to_string()];
-        self.run_alone(Script::Mark, key, args).await.map(drop)
-    }
-
-    /// Takes that back.
-    pub(super) async fn unmark(self: &Arc<Self>, Marker { key, attempt }: &Marker) -> Result<(), Away> {
-        self.run_alone(Script::Unmark, key, vec![attempt.to_string()]).await.map(drop)
-    }
-
-    async fn run_alone(
-        self: &Arc<Self>,
-        script: Script,
-        key: &str,
-        args: Vec<String>,
-    ) -> Result<Vec<Vec<i64>>, Away> {
-        match self.breaker(key).allows() {
-            true => self.run(script, key.into(), args).await,
-            false => Err(Away),
-        }
-    }
-
     /// Sends batch after batch until nothing waits.
     async fn send(self: Arc<Self>, lane: Lane, enough: Arc<Notify>) {
         let (script, key) = lane.clone();
@@ -195,8 +177,10 @@ impl Lanes {
             }
             let Some(mut asks) = self.next(&lane) else { return };
             several = asks.len() > 1;
+            let about = asks.iter_mut().filter_map(|ask| ask.about.take());
+            let keys = std::iter::once(key.to_string()).chain(about).collect();
             let args = asks.iter_mut().flat_map(|ask| std::mem::take(&mut ask.args)).collect();
-            let answers = self.run(script, Arc::clone(&key), args).await.unwrap_or_default();
+            let answers = self.run(script, keys, args).await.unwrap_or_default();
             // Those without an answer learn it from the sender that is dropped.
             for (ask, answer) in asks.into_iter().zip(answers) {
                 let _ = ask.answer.send(answer);
@@ -220,19 +204,17 @@ impl Lanes {
         Some(next)
     }
 
-    /// Runs a script. A call that takes too long is not waited for, but goes on: its end tells the link what is wrong, and
+    /// Runs a script about keys of one slot. A call that takes too long is not waited for, but goes on: its end tells the link what is wrong, and
     /// a connection that is slow to come does come. A cluster's client would go on with every call that nobody waits for,
     /// so these end, which tells the link.
     async fn run(
         self: &Arc<Self>,
         script: Script,
-        key: Arc<str>,
+        keys: Vec<String>,
         args: Vec<String>,
     ) -> Result<Vec<Vec<i64>>, Away> {
-        let (lanes, asked) = (Arc::clone(self), Arc::clone(&key));
-        let mut running =
-            tokio::spawn(async move { lanes.link.run(lanes.text(script), &[&*asked], &args).await });
-        let breaker = self.breaker(&key);
+        let (lanes, breaker) = (Arc::clone(self), self.breaker(&keys[0]));
+        let mut running = tokio::spawn(async move { lanes.link.run(lanes.text(script), &keys, &args).await });
         let result = match tokio::time::timeout(ANSWER_TIME_MAX, &mut running).await {
             Ok(Ok(Ok(answer))) => {
                 breaker.succeeded();
@@ -263,6 +245,7 @@ impl Lanes {
             Script::IsMarked => &self.is_marked,
             Script::Mark => &self.mark,
             Script::Unmark => &self.unmark,
+            Script::Know => &self.know,
         }
     }
 

@@ -14,6 +14,7 @@ mod claim;
 mod doubts;
 mod keys;
 mod lanes;
+mod marks;
 mod meters;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,20 +29,17 @@ use uuid::Uuid;
 
 use self::buckets::Bucket;
 pub(crate) use self::claim::Claim;
-use self::claim::{Marker, Stock, Units, sections};
+use self::claim::{Stock, Units, sections};
 pub(crate) use self::doubts::Questions;
 use self::doubts::{DOUBT_AFTER, Doubts, Owner, UNITS_DOUBT_AFTER};
-use self::keys::Keys;
 use self::lanes::{Away, Lanes, Script};
+use self::marks::{Found, Mark, Marks};
 pub use self::meters::GateMeters;
 use super::halls::Hall;
 use super::plain_holds::asked;
 use super::shared::Shared;
 use crate::{Done, EngineError, IdempotencyKey, Outcome};
 
-/// As long as the ledger remembers an answer at most. It forgets the oldest sooner if there are more than it keeps, and Redis
-/// keeps their marks: whoever asks again then is let through, and asks for the first time.
-const MARK_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long to wait for units that others have claimed, before asking the ledger all the same.
 const CLAIMED_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How often to look meanwhile.
@@ -57,7 +55,7 @@ pub(crate) struct Gate {
     ledger: String,
     shared: Arc<Shared>,
     meters: GateMeters,
-    keys: Keys,
+    marks: Arc<Marks>,
     /// Sections that are being written anew, each with its event.
     rebuilding: Mutex<HashSet<(u32, u32)>>,
 }
@@ -65,14 +63,16 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new(link: Link, ledger: Uuid, meters: GateMeters, shared: &Arc<Shared>) -> Self {
         meters.up.set(1);
-        Self {
-            lanes: Arc::new(Lanes::new(link, meters.clone())),
-            ledger: format!("{}.{}", ledger.simple(), shared.halls.epoch().0),
-            shared: Arc::clone(shared),
-            meters,
-            keys: Keys::default(),
-            rebuilding: Mutex::default(),
-        }
+        let lanes = Arc::new(Lanes::new(link, meters.clone()));
+        let ledger = format!("{}.{}", ledger.simple(), shared.halls.epoch().0);
+        let marks = Marks::new(Arc::clone(&lanes), Arc::clone(shared), ledger.clone());
+        let (marks, shared) = (Arc::new(marks), Arc::clone(shared));
+        Self { lanes, ledger, shared, meters, marks, rebuilding: Mutex::default() }
+    }
+
+    /// Before the first request.
+    pub(crate) async fn begin(&self) {
+        self.marks.begin().await;
     }
 
     /// Claims what a new hold asks for, or says why it cannot be had. None: the gate has nothing to say about it.
@@ -95,14 +95,10 @@ impl Gate {
             pools: wanted.pools.into_iter().map(Stock::wanted).collect(),
             claimed: 0,
             best: best.collect(),
-            scope: key.map(|key| key.scope),
             mark: None,
         });
-        let marker = key.map(|key| Marker {
-            key: format!("leasehold:gate:{{{}.{:032x}}}", self.ledger, key.scope),
-            attempt: Uuid::new_v4().as_u128() as i64,
-        });
-        let entered = self.claim_unless_marked(claim, create, marker.as_ref()).await;
+        let mark = key.map(|key| Mark::new(key.scope));
+        let entered = self.claim_unless_marked(claim, create, mark.as_ref()).await;
         match entered {
             Ok(Err(refusal)) => {
                 entering.claim = None;
@@ -115,12 +111,9 @@ impl Gate {
             // Without Redis the ledger decides alone, and slower.
             Ok(Ok(())) | Err(Away) => self.meters.admitted.inc(),
         };
-        if let Some(marker) = marker {
+        if let Some(mark) = mark {
             // Before the ledger can have granted it.
-            let marked = self.lanes.mark(claim.mark.insert(marker), MARK_TIME).await;
-            if marked.is_err() {
-                claim.pools.iter().for_each(|stock| hall.note_unmarked(stock.pool));
-            }
+            self.marks.set(claim.mark.insert(mark)).await;
         }
         Ok(entering.claim.take())
     }
@@ -130,17 +123,26 @@ impl Gate {
         self: &Arc<Self>,
         claim: &mut Claim,
         create: &CreateHold,
-        marker: Option<&Marker>,
+        mark: Option<&Mark>,
     ) -> Result<Result<(), Refusal>, Away> {
         let is_let_through = AtomicBool::new(false);
         let looking = async {
-            if let Some(marker) = marker {
-                let is_marked = self.lanes.is_marked(&marker.key).await;
-                is_let_through.store(is_marked != Ok(false), Ordering::Relaxed);
-            }
+            let Some(mark) = mark else { return Ok(Found::Unmarked) };
+            let found = self.marks.find(mark).await;
+            is_let_through.store(matches!(found, Ok(Found::Marked) | Err(Away)), Ordering::Relaxed);
+            found
         };
-        let ((), entered) = tokio::join!(looking, self.claim_all(claim, create, &is_let_through));
-        if is_let_through.load(Ordering::Relaxed) { Ok(Ok(())) } else { entered }
+        let (found, entered) = tokio::join!(looking, self.claim_all(claim, create, &is_let_through));
+        match (found, mark) {
+            (Ok(Found::Marked) | Err(Away), _) => Ok(Ok(())),
+            // Whoever is let through need not have been here before: that is for the ledger to say.
+            (Ok(Found::Perhaps), Some(mark))
+                if entered.as_ref().is_ok_and(Result::is_err) && self.marks.may_be_known(mark).await =>
+            {
+                Ok(Ok(()))
+            }
+            _ => entered,
+        }
     }
 
     /// What is to be noted of what the ledger said. None: nobody knows what it was, and the claim ends by itself.
@@ -178,7 +180,7 @@ impl Gate {
             done,
             Err(EngineError::Refused(
                 Refusal::SeatsTaken(_) | Refusal::PoolShort { .. } | Refusal::NotTogether { .. }
-            ))
+            ) | EngineError::KeyMismatch)
         );
         let sections = sections(&hall.venue.layout, seats);
         Some(Settlement {
@@ -194,10 +196,10 @@ impl Gate {
 
     /// Notes it, and ends the claim.
     pub(crate) async fn settle(self: &Arc<Self>, mut settlement: Settlement) {
-        let marker = settlement.unmark.take();
+        let mark = settlement.unmark.take();
         let unmarking = async {
-            if let Some(marker) = &marker {
-                let _ = self.lanes.unmark(marker).await;
+            if let Some(mark) = &mark {
+                self.marks.take_back(mark).await;
             }
         };
         tokio::join!(unmarking, self.note_settled(settlement));
@@ -220,7 +222,7 @@ impl Gate {
         }
         let what = if is_taken { Units::NoteRefusal } else { Units::NoteGrant };
         for claimed in units {
-            let _ = self.units(&hall, what, claimed, false, doubts.units).await;
+            let _ = self.units(&hall, what, claimed, doubts.units).await;
         }
     }
 
@@ -232,21 +234,20 @@ impl Gate {
         create: &CreateHold,
         is_let_through: &AtomicBool,
     ) -> Result<Result<(), Refusal>, Away> {
-        let may_repeat = claim.scope.is_some();
         let mut taken = Vec::new();
         for (section, seats) in &claim.sections {
             if is_let_through.load(Ordering::Relaxed) {
                 return Ok(Ok(()));
             }
             // When one is taken the others are only looked at, to name all of them.
-            let found = self.claim(claim, *section, seats, taken.is_empty(), may_repeat).await?;
+            let found = self.claim(claim, *section, seats, taken.is_empty()).await?;
             if taken.is_empty() && found.is_empty() {
                 claim.claimed += 1;
             }
             taken.extend(found);
         }
         let mut refusal = match taken.is_empty() {
-            true if claim.sections.is_empty() => self.no_best(claim, create).await,
+            true if claim.sections.is_empty() => claim.hall.no_best(&create.items, Instant::now()),
             true => None,
             false => Some(Refusal::SeatsTaken(taken)),
         };
@@ -256,7 +257,7 @@ impl Gate {
                     return Ok(Ok(()));
                 }
                 stock.bucket = self.bucket(&claim.hall, claim.who, stock.pool);
-                refusal = self.claim_units(&claim.hall, stock, claim.scope, is_let_through).await?;
+                refusal = self.claim_units(&claim.hall, stock, is_let_through).await?;
                 if refusal.is_some() {
                     // One of the seats may only have been doubted, and what is said of seats comes first.
                     refusal = refusal.filter(|_| claim.sections.is_empty());
@@ -270,15 +271,6 @@ impl Gate {
         Ok(Err(refusal))
     }
 
-    /// Why the best seats cannot be had. Nobody is told so because of the hold that it asks for once more.
-    async fn no_best(&self, claim: &Claim, create: &CreateHold) -> Option<Refusal> {
-        let refusal = claim.hall.no_best(&create.items, Instant::now())?;
-        match claim.scope {
-            Some(scope) if self.keys.may_be_known(&self.shared, scope).await => None,
-            Some(_) | None => Some(refusal),
-        }
-    }
-
     async fn give_back(self: &Arc<Self>, claim: &mut Claim) {
         let pools: Vec<Stock> = claim.pools_claimed().filter(|stock| stock.quantity > 0).collect();
         let claimed = std::mem::take(&mut claim.claimed);
@@ -287,7 +279,7 @@ impl Gate {
                 .await;
         }
         for stock in pools {
-            let _ = self.units(&claim.hall, Units::NoteGrant, stock, false, UNITS_DOUBT_AFTER).await;
+            let _ = self.units(&claim.hall, Units::NoteGrant, stock, UNITS_DOUBT_AFTER).await;
         }
     }
 
@@ -298,9 +290,8 @@ impl Gate {
         section: u32,
         seats: &[SeatNo],
         claims: bool,
-        may_repeat: bool,
     ) -> Result<Vec<SeatNo>, Away> {
-        let mut args = vec![claim.who.to_string(), flag(claims), flag(may_repeat)];
+        let mut args = vec![claim.who.to_string(), flag(claims)];
         claim.hall.feed.look(|summary, statuses| {
             args.extend([summary.version.number.to_string(), seats.len().to_string()]);
             for seat in seats {
@@ -335,7 +326,6 @@ impl Gate {
         &self,
         hall: &Hall,
         stock: &mut Stock,
-        scope: Option<u128>,
         is_let_through: &AtomicBool,
     ) -> Result<Option<Refusal>, Away> {
         let (begun, pool) = (Instant::now(), stock.pool);
@@ -345,7 +335,7 @@ impl Gate {
             Ok(None)
         };
         loop {
-            let answer = self.units(hall, Units::Claim, *stock, scope.is_some(), UNITS_DOUBT_AFTER).await;
+            let answer = self.units(hall, Units::Claim, *stock, UNITS_DOUBT_AFTER).await;
             match answer.as_deref() {
                 Ok([0]) => return Ok(None),
                 _ if stock.bucket != Bucket::Whole => {
@@ -355,13 +345,7 @@ impl Gate {
                 _ => {}
             }
             match answer?[..] {
-                [verdict @ (1 | 3), available, returning] => {
-                    if verdict == 3
-                        && let Some(scope) = scope
-                        && self.keys.may_be_known(&self.shared, scope).await
-                    {
-                        return unclaimed(stock);
-                    }
+                [1, available, returning] => {
                     let count = |number: i64| u32::try_from(number).unwrap_or(0);
                     let (available, returning) = (count(available), count(returning));
                     return Ok(Some(Refusal::PoolShort { pool, available, returning }));
@@ -377,32 +361,22 @@ impl Gate {
         hall: &Hall,
         what: Units,
         Stock { pool, quantity, bucket }: Stock,
-        may_repeat: bool,
         doubt_after: Duration,
     ) -> Result<Vec<i64>, Away> {
         let (version, counts) =
             hall.feed.look(|summary, _| (summary.version.number, summary.pools[pool.0 as usize]));
         // What nobody holds does not come back by itself.
         let doubt_after = if counts.held == 0 { DOUBT_AFTER } else { doubt_after };
-        // Only the whole pool says "sold out", so it is the one that must know.
-        let unmarked = bucket == Bucket::Whole && hall.take_unmarked(pool);
         let args = vec![
             what.as_str().to_owned(),
             pool.0.to_string(),
             quantity.to_string(),
-            flag(may_repeat),
             version.to_string(),
             bucket.share_of(counts.free()).to_string(),
             counts.held.to_string(),
-            (counts.held + counts.sold).to_string(),
             doubt_after.as_millis().to_string(),
-            flag(unmarked),
         ];
-        let answer = self.lanes.ask(Script::Units, self.pools_key(hall, bucket), args).await;
-        if unmarked && answer.is_err() {
-            hall.note_unmarked(pool);
-        }
-        answer
+        self.lanes.ask(Script::Units, self.pools_key(hall, bucket), args).await
     }
 
     /// Notes how seats of a section stand, as far as this server has read the log.
@@ -434,7 +408,6 @@ impl Gate {
             let taken: Vec<SeatNo> = hall.feed.look(|_, statuses| {
                 seats.filter(|seat| statuses[*seat as usize] != SeatStatus::Free).map(SeatNo).collect()
             });
-            // Those who ask under a key are let through until this is done: nothing is asked for that is not needed.
             if !taken.is_empty() {
                 let doubts = hall.questions.ask(&gate.shared, &hall.venue, taken.clone()).await;
                 gate.note(&hall, section, Owner::Nobody, &taken, &doubts).await;
@@ -473,8 +446,8 @@ impl Drop for Entering<'_> {
         claim.claimed = claim.claimed.max(claim.sections.len());
         runtime.spawn(async move {
             gate.give_back(&mut claim).await;
-            if let Some(marker) = &claim.mark {
-                let _ = gate.lanes.unmark(marker).await;
+            if let Some(mark) = &claim.mark {
+                gate.marks.take_back(mark).await;
             }
         });
     }
@@ -494,7 +467,7 @@ pub(crate) struct Settlement {
     /// The ledger said that something was taken, and is to be asked by whom and for how long.
     is_taken: bool,
     /// The mark of an attempt that did nothing.
-    unmark: Option<Marker>,
+    unmark: Option<Mark>,
 }
 
 /// What an outcome is about, how long its hold lives, and which hold that is.

@@ -1,16 +1,22 @@
--- Marks an idempotency key for an attempt that goes to the ledger.
+-- Marks idempotency keys for attempts that go to the ledger.
 --
--- KEYS[1]: the marker, a set of the attempts under the key that the ledger may have granted. As a string it stands for attempts
--- that nobody can name, and stays: so it is made of too many of them, and by servers of before there were names.
--- ARGV: the attempt, a number; for how many milliseconds to keep the marker. Answer: nothing.
+-- KEYS: the slot, see know.lua, and the marks, all in it: each a set of the attempts under its key that the ledger may have
+-- granted. As a string it stands for attempts that nobody can name, and stays: so it is made of too many of them.
+-- ARGV: for each mark the attempt, a number, and for how many milliseconds to keep it. Answer: {} for each.
 
-local ATTEMPTS_MAX = 16
+local ATTEMPTS_MAX, KEEP_MS = 16, 691200000
 
-if redis.call('TYPE', KEYS[1]).ok ~= 'string' then
-    redis.call('SADD', KEYS[1], ARGV[1])
-    if redis.call('SCARD', KEYS[1]) > ATTEMPTS_MAX then
-        redis.call('SET', KEYS[1], '1')
+local answers = {}
+for place = 2, #KEYS do
+    local key, attempt, keep_ms = KEYS[place], ARGV[2 * place - 3], ARGV[2 * place - 2]
+    if redis.call('TYPE', key).ok ~= 'string' then
+        redis.call('SADD', key, attempt)
+        if redis.call('SCARD', key) > ATTEMPTS_MAX then
+            redis.call('SET', key, '1')
+        end
     end
+    redis.call('PEXPIRE', key, keep_ms)
+    answers[place - 1] = {}
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return {}
+redis.call('PEXPIRE', KEYS[1], KEEP_MS)
+return answers

@@ -1,15 +1,13 @@
 -- Claims units of an event's pools for new holds, and notes how the pools stand in the ledger.
 --
--- KEYS[1]: the event's pools, a hash of one entry a pool: "version free held until claimed older turn_at sure_from":
+-- KEYS[1]: the event's pools, a hash of one entry a pool: "version free held until claimed older turn_at":
 -- free and held units at that version of the event, in a bucket its share of the free ones; when the ledger may be asked again although they are too few; units
--- that are on their way to the ledger, those claimed since the last turn and those before it, and when the next turn is;
--- from when on Redis knows of every repetition.
+-- that are on their way to the ledger, those claimed since the last turn and those before it, and when the next turn is.
 -- ARGV: for each ask its kind: c to claim, g to note after a grant, r to note after a refusal; the pool; the quantity, for
--- a note that of the claim that ends; 1 if it may be a repetition; the version that the server has read, and free,
--- held, and held or sold units at that version; after how many milliseconds that may be doubted; 1 if the server could
--- not mark a key.
--- Answer to c: {0} claimed: go on; {1, free, held} too few; {2} others have claimed them: ask again soon; {3, free, held} too
--- few, unless the ledger knows the key; {4} too few, and to be doubted: go on without a claim. To notes: nothing.
+-- a note that of the claim that ends; the version that the server has read, and free and held units at that version; after
+-- how many milliseconds that may be doubted.
+-- Answer to c: {0} claimed: go on; {1, free, held} too few; {2} others have claimed them: ask again soon; {3} too few, and to
+-- be doubted: go on without a claim. To notes: nothing.
 
 local CLAIM_MS, KEEP_MS = 3000, 86400000
 
@@ -17,10 +15,10 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- Each pool is read once and written once, however many ask about it.
 local pools, answers = {}, {}
-for at = 1, #ARGV, 10 do
-    local kind, pool, quantity, repeats = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'
-    local known, known_free, known_held = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
-    local doubt_at = now + tonumber(ARGV[at + 8])
+for at = 1, #ARGV, 7 do
+    local kind, pool, quantity = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+    local known, known_free, known_held = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+    local doubt_at = now + tonumber(ARGV[at + 6])
     if not pools[pool] then
         local entry = redis.call('HGET', KEYS[1], pool)
         if entry then
@@ -30,14 +28,10 @@ for at = 1, #ARGV, 10 do
             end
             pools[pool] = parts
         else
-            -- If Redis knew nothing of a pool that was sold from, it may have lost what tells repetitions.
-            pools[pool] = { -1, 0, 0, 0, 0, 0, 0, tonumber(ARGV[at + 7]) > 0 and now + KEEP_MS or 0 }
+            pools[pool] = { -1, 0, 0, 0, 0, 0, 0 }
         end
     end
-    local version, free, held, till, claimed, older, turn_at, sure_from = unpack(pools[pool])
-    if ARGV[at + 9] == '1' then
-        sure_from = now + KEEP_MS
-    end
+    local version, free, held, till, claimed, older, turn_at = unpack(pools[pool])
     local is_due = till > 0 and now >= till
     -- What is doubted gives way even to an older version: the ledger may have lost the one that it is of.
     if known > version or (is_due and kind == 'c') then
@@ -60,19 +54,19 @@ for at = 1, #ARGV, 10 do
         local of_older = math.min(older, quantity)
         older, claimed = older - of_older, math.max(0, claimed - quantity + of_older)
     elseif quantity > free and now < till then
-        answer = { repeats and now < sure_from and 3 or 1, free, held }
+        answer = { 1, free, held }
     elseif quantity > free then
-        answer, till = { 4 }, now + CLAIM_MS
+        answer, till = { 3 }, now + CLAIM_MS
     elseif quantity > free - claimed - older then
         answer = { 2 }
     else
         answer, claimed = { 0 }, claimed + quantity
     end
-    pools[pool] = { version, free, held, till, claimed, older, turn_at, sure_from }
+    pools[pool] = { version, free, held, till, claimed, older, turn_at }
     answers[#answers + 1] = answer
 end
 for pool, parts in pairs(pools) do
-    redis.call('HSET', KEYS[1], pool, string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', unpack(parts)))
+    redis.call('HSET', KEYS[1], pool, string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f', unpack(parts)))
 end
 redis.call('PEXPIRE', KEYS[1], KEEP_MS)
 return answers

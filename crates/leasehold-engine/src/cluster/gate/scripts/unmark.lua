@@ -1,8 +1,12 @@
--- Takes back an attempt of which the ledger has said that it did nothing. The marker goes with its last attempt.
+-- Takes back attempts of which the ledger has said that they did nothing. A mark goes with its last attempt.
 --
--- KEYS[1]: the marker, see mark.lua. ARGV: the attempt. Answer: nothing.
+-- KEYS: the slot and the marks, see mark.lua. ARGV: the attempt of each mark. Answer: {} for each.
 
-if redis.call('TYPE', KEYS[1]).ok == 'set' then
-    redis.call('SREM', KEYS[1], ARGV[1])
+local answers = {}
+for place = 2, #KEYS do
+    if redis.call('TYPE', KEYS[place]).ok == 'set' then
+        redis.call('SREM', KEYS[place], ARGV[place - 1])
+    end
+    answers[place - 1] = {}
 end
-return {}
+return answers
