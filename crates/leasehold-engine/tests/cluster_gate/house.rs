@@ -17,6 +17,7 @@ pub(crate) async fn open(url: &str, gate: &str, key: &SecretKey) -> Arc<ClusterE
 pub(crate) struct House {
     pub(crate) ledger: Postgres,
     pub(crate) redis: RedisServer,
+    pub(crate) key: SecretKey,
     pub(crate) one: Arc<ClusterEngine>,
     pub(crate) other: Arc<ClusterEngine>,
     pub(crate) venue: Arc<Venue>,
@@ -31,7 +32,7 @@ impl House {
         let other = open(&ledger.url(), &redis.url(), &key).await;
         let venue = gala(&one).await;
         other.venue("gala").await.unwrap().expect("the event");
-        Self { ledger, redis, one, other, venue }
+        Self { ledger, redis, key, one, other, venue }
     }
 
     pub(crate) fn seats(&self, seats: &[u32]) -> Request {

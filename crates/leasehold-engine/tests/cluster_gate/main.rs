@@ -1,6 +1,7 @@
 //! The gate in front of the ledger, on real Redis servers: what it saves, and that it never has the last word.
 
 mod house;
+mod marks;
 mod wrong_entries;
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use leasehold_testkit::servers::{ClusterNode, Persistence, Postgres, RedisCluste
 use tokio::task::JoinSet;
 
 use house::{
-    House, gala, gate_of, hold, in_one_house, key, keys_of, open, refusal, refused_by_gate,
+    House, gala, gate_of, hold, in_one_house, key, open, refusal, refused_by_gate,
     refused_without_the_ledger, taken,
 };
 
@@ -365,43 +366,6 @@ async fn losers_with_keys_cost_nothing(mut house: House) -> bool {
         assert_eq!(again(house.seats(&[0, 1]), 1).await.id, held.id);
         assert_eq!(again(house.units(10), 2).await.id, floor.id);
     }
-    house.close().await;
-    true
-}
-
-/// Whoever was let through and refused by the ledger may ask again under its key as often as it likes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_key_costs_the_ledger_nothing_when_it_is_repeated() {
-    in_one_house(a_refused_key_costs_nothing).await;
-}
-
-async fn a_refused_key_costs_nothing(mut house: House) -> bool {
-    hold(&house.one, house.seats(&[0])).await;
-    let floor = hold(&house.one, house.units(10).with_key(key(1))).await;
-    house.noted().await;
-    let loser = |house: &House| house.seats(&[0]).with_key(key(2));
-    house.redis.command::<()>(&["HDEL", &keys_of(&house, "seats")[0], "0"]);
-    let admitted = gate_of(&house.one).admitted.get();
-    assert_eq!(refusal(house.one.execute(loser(&house)).await), taken(&[0]));
-    assert_eq!(gate_of(&house.one).admitted.get(), admitted + 1, "the ledger said so");
-    let rebuilt = || gate_of(&house.one).rebuilt.get();
-    until("the section is written", async || {
-        refusal(house.one.execute(house.seats(&[0])).await);
-        rebuilt() > 0
-    })
-    .await;
-    house.ledger.pause();
-    for engine in [&house.one, &house.other] {
-        let Some(told) = refused_without_the_ledger(engine, loser(&house)).await else { return false };
-        assert_eq!(told, taken(&[0]));
-    }
-    house.ledger.resume();
-    // Only its own attempt was taken back, and not that of a hold under the same key.
-    let mut mismatch = house.units(1).with_key(key(1));
-    mismatch.key.iter_mut().for_each(|key| key.fingerprint += 1);
-    let told = house.other.execute(mismatch).await;
-    assert!(matches!(told, Err(EngineError::KeyMismatch)), "{told:?}");
-    assert_eq!(hold(&house.other, house.units(10).with_key(key(1))).await.id, floor.id);
     house.close().await;
     true
 }
