@@ -121,3 +121,25 @@ async fn the_mark_of_a_key_that_an_older_server_made_is_understood_and_stays() {
     assert_eq!(gate_of(&house.other).failures.get(), 0);
     house.close().await;
 }
+
+/// Marks are lost together with what says that there are all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_repeats_a_request_about_what_others_have_by_now_is_answered_also_when_redis_forgot_everything() {
+    let house = House::open().await;
+    let things = [vec![ItemRequest::Seat(SeatNo(5))], vec![ItemRequest::Pool(PoolNo(0), 10)]];
+    for (scope, items) in (1..).zip(things) {
+        let ask = || hold_items(&house.venue, items.clone(), LONG_MS);
+        let held = hold(&house.one, ask().with_key(key(scope))).await;
+        house.one.execute(release(&*house.one, held.id)).await.unwrap();
+        house.redis.command::<()>(&["FLUSHALL"]);
+        hold(&house.other, ask()).await;
+        let refused = house.refused();
+        until("the gate refuses others", async || {
+            refusal(house.one.execute(ask()).await);
+            house.refused() > refused
+        })
+        .await;
+        assert_eq!(hold(&house.one, ask().with_key(key(scope))).await.id, held.id, "the answer of then");
+    }
+    house.close().await;
+}

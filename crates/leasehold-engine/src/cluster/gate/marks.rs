@@ -4,10 +4,10 @@
 //! slot is lost together; and a server that could not write a mark says so later. Where marks may be missing, whoever would
 //! be refused is looked up in the ledger first.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use uuid::Uuid;
 
 use super::super::connection::{CALL_TIME_MAX, within};
@@ -45,7 +45,7 @@ pub(super) enum Found {
 }
 
 /// What a slot is told about the marks before now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Before {
     /// There were none. Said once.
     None,
@@ -55,6 +55,9 @@ enum Before {
     Missing,
 }
 
+/// What a slot is to be told.
+type Telling = (u8, Before);
+
 #[derive(Debug)]
 pub(super) struct Marks {
     lanes: Arc<Lanes>,
@@ -62,8 +65,8 @@ pub(super) struct Marks {
     /// What the keys of this ledger begin with, up to the slot.
     ledger: String,
     keys: Keys,
-    /// Slots that are being told something.
-    telling: Mutex<HashSet<(u8, &'static str)>>,
+    /// What slots have not been told yet, and how often that was found out.
+    untold: Mutex<HashMap<Telling, u64>>,
 }
 
 impl Mark {
@@ -86,7 +89,7 @@ impl Before {
 
 impl Marks {
     pub(super) fn new(lanes: Arc<Lanes>, shared: Arc<Shared>, ledger: String) -> Self {
-        Self { lanes, shared, ledger, keys: Keys::default(), telling: Mutex::default() }
+        Self { lanes, shared, ledger, keys: Keys::default(), untold: Mutex::default() }
     }
 
     /// Before the first request: tells slots of which nothing is known that there were no marks, if nobody has had an answer
@@ -136,26 +139,55 @@ impl Marks {
         let _ = self.ask(Script::Unmark, mark.slot, Some(mark), vec![mark.attempt.to_string()]).await;
     }
 
-    /// Tells a slot, as soon as Redis hears it.
+    /// Has a slot told, as soon as Redis hears it.
     fn tell(self: &Arc<Self>, slot: u8, before: Before) {
-        let place = (slot, before.as_str());
-        if !self.telling.lock().unwrap_or_else(PoisonError::into_inner).insert(place) {
+        let telling = (slot, before);
+        let found_out = {
+            let mut untold = self.untold();
+            let times = untold.entry(telling).or_insert(0);
+            *times += 1;
+            *times
+        };
+        if found_out > 1 {
             return;
         }
         let marks = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(marks) = marks.upgrade() {
-                // What is missing from now on is told anew.
-                marks.telling.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
-                let told = marks.ask(Script::Know, slot, None, vec![before.as_str().to_owned()]).await;
-                if told.is_ok() || !marks.telling.lock().unwrap_or_else(PoisonError::into_inner).insert(place)
-                {
+                let _ = marks.tell_now(telling).await;
+                if !marks.untold().contains_key(&telling) {
                     return;
                 }
                 drop(marks);
                 tokio::time::sleep(TELL_EVERY).await;
             }
         });
+    }
+
+    /// Tells slots what they have not been told, before anything is asked of Redis that rests on it.
+    pub(super) async fn tell_all(&self) {
+        let untold: Vec<Telling> = self.untold().keys().copied().collect();
+        for telling in untold {
+            if self.tell_now(telling).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn tell_now(&self, telling: Telling) -> Result<(), Away> {
+        let Some(times) = self.untold().get(&telling).copied() else { return Ok(()) };
+        let (slot, before) = telling;
+        self.ask(Script::Know, slot, None, vec![before.as_str().to_owned()]).await?;
+        // Unless it was found out once more meanwhile.
+        let mut untold = self.untold();
+        if untold.get(&telling) == Some(&times) {
+            untold.remove(&telling);
+        }
+        Ok(())
+    }
+
+    fn untold(&self) -> MutexGuard<'_, HashMap<Telling, u64>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn ask(

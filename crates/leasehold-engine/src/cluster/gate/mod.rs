@@ -97,6 +97,7 @@ impl Gate {
             best: best.collect(),
             mark: None,
         });
+        self.marks.tell_all().await;
         let mark = key.map(|key| Mark::new(key.scope));
         let entered = self.claim_unless_marked(claim, create, mark.as_ref()).await;
         match entered {
