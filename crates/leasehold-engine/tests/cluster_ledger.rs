@@ -383,7 +383,7 @@ async fn a_server_of_an_earlier_epoch_writes_nothing_more_and_says_that_it_is_no
     let venue = create_event(&*bench.engine, 1, 10).await;
     let before = held(bench.ask(hold_seat(&venue, 0, LONG_MS)).await.unwrap());
     // What whoever restores a backup does; the connections of before are gone with the restored server.
-    bench.run("UPDATE leasehold.ledger SET epoch = epoch + 1").await;
+    bench.run("UPDATE leasehold.ledger SET epoch = epoch + 1024").await;
     bench
         .run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '^leasehold(/|$)'",

@@ -198,7 +198,7 @@ async fn a_server_that_cannot_sweep_any_more_lets_another_one() {
     let venue = create_event(&outdated, 1, 4).await;
     let elected = successor(&looks, &BTreeSet::new()).await;
     // As after a restore: it is not let in again when its connections have broken.
-    looks.batch_execute("UPDATE leasehold.ledger SET epoch = epoch + 1").await.unwrap();
+    looks.batch_execute("UPDATE leasehold.ledger SET epoch = epoch + 1024").await.unwrap();
     let other = open(&server, &key).await;
     for pid in &elected {
         looks.execute("SELECT pg_terminate_backend($1)", &[pid]).await.unwrap();

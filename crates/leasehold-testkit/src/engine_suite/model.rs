@@ -119,10 +119,7 @@ async fn drive(store: &impl ModelStore, seed: u64, command_count: usize) -> usiz
         if let (command, Some(key), Some(done)) = first {
             let answered = Remembered { command, key, done };
             answered.is_repeated(&engine, &asked).await;
-            // Notes may say for a while after it that what the first one holds is taken, also when that is over.
-            if !store.refuses_from_notes() {
-                answered.refuses_others(&engine, &asked).await;
-            }
+            answered.refuses_others(&engine, &asked).await;
             remembered = Some(answered);
         }
         if random.once_in(25) {
@@ -231,6 +228,12 @@ impl Model {
         answered: &Result<Done, EngineError>,
         asked: Asked,
     ) -> Result<(), String> {
+        // Every store has an epoch of its own, which the first answer tells.
+        if let (true, Ok(Done { outcome: Outcome::Event(summary), .. })) =
+            (self.state.events().is_empty(), answered)
+        {
+            self.state = State::new(summary.version.epoch);
+        }
         let mut changes = Changes::default();
         // An engine ends what is over before it takes commands; so does the model.
         self.state.expire_due(now, usize::MAX, &mut changes);
