@@ -69,7 +69,7 @@ impl Lane {
     ) -> Result<Vec<Row>, StoreError> {
         let asking = async {
             let (number, link) = self.link().await?;
-            let asked = self.link.asks(number);
+            let asked = self.link.asks(number, None);
             let answer = link.client.query(statement(&link), arguments).await;
             asked.ends(End::Answered);
             answer.map_err(failure)

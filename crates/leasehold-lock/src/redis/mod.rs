@@ -10,6 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 mod batch;
+mod cluster;
+mod ears;
 mod failure;
 pub(crate) mod inspect;
 pub(crate) mod keys;
