@@ -102,3 +102,29 @@ async fn client_is_made_while_a_master_is_silent_also_for_those_who_wait_only_fo
     })
     .await;
 }
+
+/// The lease of the silent master is lost in time, and no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_on_other_masters_outlive_one_that_is_silent() {
+    let mut cluster = start();
+    let names = one_name_per_master(&cluster);
+    let locker = Locker::new(Redis::open(&cluster.url()).unwrap());
+    for ttl in [Duration::from_millis(2_500), Duration::from_secs(6)] {
+        let mut guards = Vec::new();
+        for name in &names {
+            guards.push(granted(locker.acquire(name).ttl(ttl).await));
+        }
+        let nodes = [cluster.replica_of(&key(&names[0])), cluster.master_of(&key(&names[0]))];
+        nodes.iter().for_each(|node| cluster.server_mut(*node).pause());
+        tokio::time::sleep(ttl * 2).await;
+        guards[0].check().expect_err("nobody answered its renewals");
+        for guard in &guards[1..] {
+            guard.check().expect("it was renewed");
+        }
+        nodes.iter().for_each(|node| cluster.server_mut(*node).resume());
+        cluster.wait_until_settled();
+        for guard in guards {
+            let _ = guard.release().await;
+        }
+    }
+}
