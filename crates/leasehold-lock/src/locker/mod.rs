@@ -195,6 +195,11 @@ impl Locker {
         Ok(released)
     }
 
+    /// Whether something of this owner's is still being given back in the background, or will be.
+    pub fn is_giving_back(&self, owner: &Owner) -> bool {
+        self.0.registry.is_giving_back(owner)
+    }
+
     /// Who holds a name now.
     pub async fn inspect(&self, name: &LockName) -> Result<Option<LeaseView>, LockError> {
         let found = self.0.backend.inspect(name).await;
