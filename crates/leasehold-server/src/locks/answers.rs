@@ -17,8 +17,9 @@ use crate::problem::ApiError;
 pub(super) const ANSWERS_MAX: usize = 100_000;
 /// For how long they are remembered.
 const ANSWERS_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// What a given-up acquisition may have left in the store is given back by then.
-const GIVEN_UP_AGE_MAX: Duration = Duration::from_secs(120);
+/// What a given-up acquisition may have left in the store is given back by then: the last time that its locker does so is
+/// after two minutes, when the store answers.
+const GIVEN_UP_AGE_MAX: Duration = Duration::from_secs(150);
 /// Most keys whose requests were given up lately; beyond it, requests with a key are turned away.
 const GIVEN_UP_MAX: usize = 100_000;
 /// Many keys are not looked through for those that are over more often than this.

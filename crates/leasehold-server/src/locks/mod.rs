@@ -108,7 +108,7 @@ impl Locks {
         let acquire = acquire.ttl(wanted.ttl.length()).wait(wait);
         let owner = ticket.as_ref().map(|ticket| self.owner(ticket, wanted.label.as_ref()));
         let acquire = match (&owner, &wanted.label) {
-            (Some(owner), _) => acquire.owner(owner.clone()),
+            (Some(owner), _) => acquire.owner_of_this_process(owner.clone()),
             (None, Some(label)) => acquire.label(label.clone()),
             (None, None) => acquire.no_label(),
         };
