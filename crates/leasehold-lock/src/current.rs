@@ -69,7 +69,6 @@ impl<T: Clone> Current<T> {
     }
 
     /// Has whoever asks next connect anew, unless that has happened.
-    #[cfg(feature = "redis")]
     pub(crate) fn leave(&self, generation: u64) {
         self.lock().take_if(|inner| inner.generation == generation);
     }
