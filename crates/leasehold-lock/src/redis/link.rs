@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{self, StreamExt};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo};
+use redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, RoutingInfo, SingleNodeRoutingInfo};
 use redis::{
     Arg, AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, Pipeline, RedisError,
     RedisResult, ServerErrorKind, Value,
@@ -160,6 +160,21 @@ impl Link {
         };
         asking.ends(end_of(&answer));
         answer.map_err(|error| self.failed(error, generation))
+    }
+
+    /// Asks all masters of a cluster what any of them can say, so that a silent one is not waited for.
+    pub(super) async fn send_to_any<T: FromRedisValue>(&self, command: Cmd) -> Result<T, StoreError> {
+        let (generation, mut connection) = self.connected().await?;
+        let asking = self.current.asks(generation, None);
+        let answer = match &mut connection {
+            Connection::One(one) => one.req_packed_command(&command).await,
+            Connection::Cluster(cluster) => {
+                let any = (MultipleNodeRoutingInfo::AllMasters, Some(ResponsePolicy::OneSucceeded));
+                cluster.route_command(command, RoutingInfo::MultiNode(any)).await
+            }
+        };
+        asking.ends(end_of(&answer));
+        self.understood(answer, generation)
     }
 
     /// Sends one command to one node of a cluster.

@@ -1,10 +1,12 @@
 //! A master of a cluster that stands still without closing a connection, while the other masters answer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_lock::{Acquired, LockError, Locker, Redis};
+use leasehold_lock::backend::ListQuery;
+use leasehold_lock::{Acquired, LockError, Locker, Redis, StoreError};
 use leasehold_testkit::servers::{Persistence, RedisCluster};
 
 use crate::support::{LONG, granted, in_time, until, until_within};
@@ -125,6 +127,47 @@ async fn leases_on_other_masters_outlive_one_that_is_silent() {
         cluster.wait_until_settled();
         for guard in guards {
             let _ = guard.release().await;
+        }
+    }
+}
+
+/// Whoever lists all pages sees what the others have, and is told at the end that it is not all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listing_shows_what_the_other_masters_have_before_it_says_that_one_is_silent() {
+    let mut cluster = start();
+    let names = one_name_per_master(&cluster);
+    let locker = Locker::new(Redis::open(&cluster.url()).unwrap());
+    for name in &names {
+        granted(locker.acquire(name).ttl(LONG).no_renewal().await).detach();
+    }
+    // The one that is listed first.
+    let address = |name: &&String| cluster.addresses()[cluster.master_of(&key(name)).index()].clone();
+    let silent = names.iter().min_by_key(address).expect("there are three");
+    let nodes = [cluster.replica_of(&key(silent)), cluster.master_of(&key(silent))];
+    nodes.iter().for_each(|node| cluster.server_mut(*node).pause());
+    let (found, end) = in_time("the end", list(&locker)).await;
+    assert!(matches!(end, Err(StoreError::Unknown(_))), "{end:?}");
+    let others = names.iter().filter(|name| *name != silent);
+    assert_eq!(found, others.cloned().collect(), "with {silent} at a silent master");
+    nodes.iter().for_each(|node| cluster.server_mut(*node).resume());
+    cluster.wait_until_settled();
+    let (found, end) = list(&locker).await;
+    end.expect("all of them answer");
+    assert_eq!(found, names.into_iter().collect());
+}
+
+async fn list(locker: &Locker) -> (BTreeSet<String>, Result<(), StoreError>) {
+    let mut found = BTreeSet::new();
+    let mut query = ListQuery { prefix: String::new(), cursor: None, limit: 100 };
+    loop {
+        let page = match locker.list(&query).await {
+            Ok(page) => page,
+            Err(error) => return (found, Err(error)),
+        };
+        found.extend(page.leases.iter().map(|lease| lease.name.as_str().to_owned()));
+        query.cursor = page.cursor;
+        if query.cursor.is_none() {
+            return (found, Ok(()));
         }
     }
 }
