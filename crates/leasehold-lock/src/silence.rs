@@ -16,21 +16,48 @@ pub(crate) struct Silence {
     before: Duration,
 }
 
+/// How a question ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum End {
+    /// A refusal is an answer, too.
+    Answered,
+    /// There will be no answer.
+    #[cfg(feature = "redis")]
+    Failed,
+    /// Nobody waits for it any more.
+    GivenUp,
+}
+
 impl Silence {
+    /// A question has ended. Returns how long the silence is now.
+    pub(crate) fn ends(&mut self, end: End, now: Instant) -> Duration {
+        match end {
+            End::Answered => self.answered(now),
+            #[cfg(feature = "redis")]
+            End::Failed => self.failed(now),
+            End::GivenUp => self.given_up(now),
+        }
+    }
+
+    /// Nothing is open, and nothing was given up since the last answer.
+    pub(crate) fn is_over(&self) -> bool {
+        self.open == 0 && self.before.is_zero()
+    }
+
     pub(crate) fn asked(&mut self, now: Instant) {
         self.open += 1;
         self.since.get_or_insert(now);
     }
 
     /// It is over.
-    pub(crate) fn answered(&mut self, now: Instant) -> Duration {
+    fn answered(&mut self, now: Instant) -> Duration {
         self.before = Duration::ZERO;
         self.close(now);
         self.before
     }
 
     /// Nobody waits for the answer any more. Returns how long the silence is now.
-    pub(crate) fn given_up(&mut self, now: Instant) -> Duration {
+    fn given_up(&mut self, now: Instant) -> Duration {
         self.before = self.length(now);
         self.close(now);
         self.before
@@ -38,12 +65,12 @@ impl Silence {
 
     /// There will be no answer. Until there is one to another question, nobody need be asking for time to count.
     #[cfg(feature = "redis")]
-    pub(crate) fn failed(&mut self, now: Instant) -> Duration {
+    fn failed(&mut self, now: Instant) -> Duration {
         self.open = self.open.saturating_sub(1);
         self.length(now)
     }
 
-    fn length(&self, now: Instant) -> Duration {
+    pub(crate) fn length(&self, now: Instant) -> Duration {
         self.before + self.since.map_or(Duration::ZERO, |since| now.duration_since(since))
     }
 

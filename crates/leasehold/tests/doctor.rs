@@ -294,6 +294,18 @@ fn a_cluster_is_looked_at_node_by_node() {
 }
 
 #[test]
+fn a_cluster_that_grants_without_one_of_its_masters_is_not_called_out_of_reach() {
+    // Nobody takes over from it so soon.
+    let mut cluster = RedisCluster::options().args(&["--cluster-node-timeout", "60000"]).start();
+    let url = cluster.url();
+    let silent = cluster.master_of("x");
+    cluster.server_mut(silent).pause();
+    let (code, found) = report(&["--store", &url]);
+    assert_eq!((code, levels(&found, "reachable")), (Some(1), vec!["problem".to_owned()]), "{found:#}");
+    assert_eq!(found["reachable"], true, "{found:#}");
+}
+
+#[test]
 fn a_redlock_set_is_looked_at_as_a_set() {
     let mut servers = independent(3);
     let url = redlock(&servers);

@@ -60,6 +60,7 @@ async fn cluster(nodes: Vec<ConnectionInfo>, has_epochs: bool, keys: &Keys, char
             format!("{} masters with slots: with fewer than 3 nobody can be voted in", view.masters.len());
         chart.warn("masters", &place, text);
     }
+    let mut is_any_reached = false;
     for master in view.masters {
         if master.replicas == 0 {
             let text = "no replica that is alive: while it is down, its names cannot be locked";
@@ -69,11 +70,13 @@ async fn cluster(nodes: Vec<ConnectionInfo>, has_epochs: bool, keys: &Keys, char
             chart.ok("takeover", &master.address, text);
         }
         let Some(node) = master.beside(seed) else { continue };
-        match Server::reach_one(node, chart).await {
-            Some(server) => server.examine(Part::Alone, has_epochs, keys, chart).await,
-            None => chart.is_unreachable = true,
+        // The names of one that does not answer cannot be locked from here; those of the others can.
+        if let Some(server) = Server::reach_one(node, chart).await {
+            is_any_reached = true;
+            server.examine(Part::Alone, has_epochs, keys, chart).await;
         }
     }
+    chart.is_unreachable |= !is_any_reached;
 }
 
 /// The first node that answers; notes why not when there is none.

@@ -50,6 +50,8 @@ impl Acquired {
 pub(super) enum Asked {
     /// It was made for this acquisition.
     Never,
+    /// The caller brought it, and no other process has it.
+    Here,
     /// The caller brought it.
     Perhaps,
 }
@@ -75,7 +77,7 @@ impl Pursuit {
 
     pub(super) async fn run(mut self, wait: Duration) -> Result<Acquired, LockError> {
         self.core.ensure_keeper_runs();
-        if self.asked_before == Asked::Perhaps {
+        if self.asked_before != Asked::Never {
             self.unsure = self.core.registry.reclaim(&self.held.owner).await;
         }
         let began = self.core.clock.now();
@@ -223,7 +225,7 @@ impl Drop for Pursuit {
         if self.dirty {
             let (held, now) = (self.held.clone(), self.core.clock.now());
             // A caller's token may be asked for again elsewhere by now, where a late release would take the lock away.
-            if (self.unsure || self.asking) && self.asked_before == Asked::Never {
+            if (self.unsure || self.asking) && self.asked_before != Asked::Perhaps {
                 self.core.give_back_unanswered(held, now);
             } else {
                 self.core.registry.give_back(Release::abandoned(held, now));

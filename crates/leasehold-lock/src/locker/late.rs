@@ -79,6 +79,10 @@ impl LateReleases {
         self.by_time.remove(&key)
     }
 
+    pub(super) fn has(&self, owner: &Owner) -> bool {
+        self.of.contains_key(owner)
+    }
+
     /// One that is due.
     pub(super) fn pop_due(&mut self, now: Moment) -> Option<Release> {
         self.next().filter(|next| *next <= now)?;

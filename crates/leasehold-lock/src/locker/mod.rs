@@ -74,6 +74,7 @@ pub struct Acquire {
     core: Arc<Core>,
     names: Result<Names, BoxError>,
     owner: Option<Owner>,
+    asked_before: Asked,
     label: Option<Label>,
     ttl: Duration,
     wait: Duration,
@@ -161,6 +162,7 @@ impl Locker {
             core: self.0.clone(),
             names: names.try_into().map_err(Into::into),
             owner: None,
+            asked_before: Asked::Never,
             label: self.0.label.clone(),
             ttl: TTL_DEFAULT,
             wait: WAIT_DEFAULT,
@@ -193,6 +195,11 @@ impl Locker {
         let released = released.map_err(|error| self.failed(error, Operation::Release, &held.names))?;
         pending.is_answered = true;
         Ok(released)
+    }
+
+    /// Whether something of this owner's is still being given back in the background, or will be.
+    pub fn is_giving_back(&self, owner: &Owner) -> bool {
+        self.0.registry.is_giving_back(owner)
     }
 
     /// Who holds a name now.
@@ -350,7 +357,14 @@ impl Acquire {
 
     /// Uses a token of the caller's. It must be for this one acquisition, which may be asked for again with it.
     pub fn owner(mut self, owner: Owner) -> Self {
-        self.owner = Some(owner);
+        (self.owner, self.asked_before) = (Some(owner), Asked::Perhaps);
+        self
+    }
+
+    /// The same with a token that no other process has. What a request that is given up may leave in the store is then
+    /// released as late as it may arrive, as for a token that was made here.
+    pub fn owner_of_this_process(mut self, owner: Owner) -> Self {
+        (self.owner, self.asked_before) = (Some(owner), Asked::Here);
         self
     }
 }
@@ -363,12 +377,10 @@ impl IntoFuture for Acquire {
         Box::pin(async move {
             let names = self.names.map_err(LockError::Invalid)?;
             let ttl = Ttl::new(self.ttl).map_err(|error| LockError::Invalid(error.into()))?;
-            let callers = self.owner.is_some();
             let owner = self.owner.unwrap_or_else(|| Owner::random(self.label.as_ref()));
             let renewal = if self.renew { Renewal::Until(self.hold_max) } else { Renewal::Off };
             let held = Held { names, owner, ttl, order: self.order };
-            let pursuit =
-                Pursuit::new(self.core, held, renewal, if callers { Asked::Perhaps } else { Asked::Never });
+            let pursuit = Pursuit::new(self.core, held, renewal, self.asked_before);
             pursuit.run(self.wait).await
         })
     }

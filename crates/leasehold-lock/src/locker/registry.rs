@@ -296,6 +296,14 @@ impl Registry {
         !inner.due.is_empty() || !inner.releases.is_empty() || is_releasing
     }
 
+    /// True while there is a release of this owner, under way or to come.
+    pub(crate) fn is_giving_back(&self, owner: &Owner) -> bool {
+        let inner = self.lock();
+        inner.releases.iter().any(|release| release.held.owner == *owner)
+            || inner.releasing.iter().any(|(releasing, _)| releasing == owner)
+            || inner.late.has(owner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -67,17 +67,22 @@ impl Lane {
         statement: impl Fn(&Link) -> &Statement,
         arguments: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
+        let mut asked_over = None;
         let asking = async {
             let (number, link) = self.link().await?;
-            let asked = self.link.asks(number);
+            asked_over = Some(number);
+            let asked = self.link.asks(number, None);
             let answer = link.client.query(statement(&link), arguments).await;
             asked.ends(End::Answered);
             answer.map_err(failure)
         };
         match tokio::time::timeout(TIME_MAX, asking).await {
             Ok(answer) => answer,
-            // Whatever it hangs on, the next one does not wait behind it: such a silence is too long for any connection.
-            Err(elapsed) => Err(StoreError::Unknown(elapsed.into())),
+            // Whatever it hangs on, the next one does not wait behind it. Most of the time may have been the connecting.
+            Err(elapsed) => {
+                asked_over.inspect(|number| self.link.leave(*number));
+                Err(StoreError::Unknown(elapsed.into()))
+            }
         }
     }
 
@@ -156,5 +161,38 @@ async fn is_there(client: &Client, function: &str) -> Result<bool, tokio_postgre
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_testkit::servers::{Direction, FaultProxy, Postgres};
+
+    /// Of the time that a call may take, the connecting took so much that the silence after it is not a long one.
+    #[tokio::test]
+    async fn connection_that_hung_for_the_rest_of_a_calls_time_is_left() {
+        let silence_max = Duration::from_secs(5);
+        let server = Postgres::start();
+        let proxy = FaultProxy::start(server.address()).await;
+        let url = format!("postgres://postgres@{}/postgres", proxy.address());
+        let database = Database::at(&url).unwrap();
+        let ask = async |lane: &Lane| lane.ask(|link| &link.place, &[&"job", &"nobody"]).await;
+        // Makes what is missing in the database.
+        ask(&Lane::to(database.clone(), silence_max)).await.unwrap();
+        let lane = Lane::to(database, silence_max);
+        proxy.delay(Direction::Answers, Duration::from_millis(400));
+        let began = tokio::time::Instant::now();
+        let connected = async {
+            while lane.link.get().is_none() && began.elapsed() < TIME_MAX {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            proxy.swallow(Direction::Answers);
+            began.elapsed()
+        };
+        let (answer, connecting) = tokio::join!(ask(&lane), connected);
+        assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+        assert!(connecting + silence_max > TIME_MAX, "connected too soon, after {connecting:?}");
+        assert!(lane.link.get().is_none(), "the next one would wait behind it");
     }
 }

@@ -85,3 +85,30 @@ impl Epochs {
         Ok(client)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// Pitfall 29: the settings of a connection are not those of the session, where a pooler is between them.
+    #[tokio::test]
+    async fn pitfall_29_epoch_is_on_disk_before_it_is_answered_whatever_the_session_says() {
+        let postgres = leasehold_testkit::servers::Postgres::start();
+        let client = postgres.client().await;
+        client.batch_execute(include_str!("sql/epochs.sql")).await.unwrap();
+        // Looks when everything else of a transaction is done, just before the commit.
+        let look = "CREATE TABLE seen (setting text);
+            CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                INSERT INTO seen VALUES (current_setting('synchronous_commit'));
+                RETURN NULL;
+            END $$;
+            CREATE CONSTRAINT TRIGGER look AFTER INSERT OR UPDATE ON leasehold_redis_epochs
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION look();
+            SET synchronous_commit = off";
+        client.batch_execute(look).await.unwrap();
+        for epoch in 1..=2_i64 {
+            let row = client.query_one(include_str!("sql/next_epoch.sql"), &[&7_i32]).await.unwrap();
+            assert_eq!(row.get::<_, i64>(0), epoch);
+        }
+        let seen = client.query("SELECT setting FROM seen", &[]).await.unwrap();
+        assert_eq!(seen.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["on", "on"]);
+    }
+}

@@ -15,6 +15,17 @@ use crate::owner::Owner;
 /// Keys looked at by one SCAN at most.
 const SCAN_COUNT_MAX: usize = 1_000;
 
+/// Looks at leases on their way at a time.
+const VIEWS_MAX: usize = 64;
+
+/// How often a listing has been through the masters.
+enum Round {
+    /// With the first of those that were silent, if any was.
+    First { silent: Option<String> },
+    /// From the first that was silent.
+    Second,
+}
+
 /// Where a listing goes on: at which node, and at which cursor of its scan.
 pub(crate) struct Cursor {
     pub(crate) node: String,
@@ -30,26 +41,56 @@ impl Redis {
         Ok(value.and_then(|value| view(name.clone(), &value, pttl, Some(queued))))
     }
 
+    /// Of a cluster's masters, one that is silent does not keep the leases of the others from being listed: it is asked once
+    /// more when all have been asked, and only then its silence is an error.
     pub(super) async fn page(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let nodes = self.masters().await?;
-        let cursor = query.cursor.as_deref().map(Cursor::read).transpose()?;
+        let (cursor, round) = query.cursor.as_deref().map(Round::read).transpose()?.unzip();
+        let mut round = round.unwrap_or(Round::First { silent: None });
         let from = cursor.as_ref().map_or("", |cursor| cursor.node.as_str());
-        let Some(node) = nodes.iter().find(|node| node.as_str() >= from) else {
-            return Ok(Page::default());
-        };
         // A node that is gone is passed over: its slots, and their locks, are at another by now.
-        let scan = cursor.as_ref().filter(|cursor| cursor.node == *node).map_or(0, |cursor| cursor.scan);
+        let node = nodes.iter().find(|node| node.as_str() >= from);
+        let scan =
+            cursor.as_ref().filter(|cursor| Some(&cursor.node) == node).map_or(0, |cursor| cursor.scan);
+        let (mut leases, mut next) = (Vec::new(), None);
+        if let Some(node) = node {
+            match (self.step(node, query, scan).await, &mut round) {
+                (Ok((0, found)), _) => leases = found,
+                (Ok((scan, found)), _) => (leases, next) = (found, Some(Cursor { node: node.clone(), scan })),
+                (Err(StoreError::Unknown(_)), Round::First { silent }) if self.link.is_cluster() => {
+                    silent.get_or_insert(node.clone());
+                }
+                (Err(error), _) => return Err(error),
+            }
+            let after = || nodes.iter().find(|other| *other > node);
+            next = next.or_else(|| after().map(|node| Cursor { node: node.clone(), scan: 0 }));
+        }
+        if next.is_none()
+            && let Round::First { silent: Some(silent) } = round
+        {
+            (next, round) = (Some(Cursor { node: silent, scan: 0 }), Round::Second);
+        }
+        Ok(Page { leases, cursor: next.map(|next| round.write(&next)) })
+    }
+
+    /// One bounded step through the leases of a node.
+    async fn step(
+        &self,
+        node: &str,
+        query: &ListQuery,
+        scan: u64,
+    ) -> Result<(u64, Vec<LeaseView>), StoreError> {
         let command = self::scan(&self.keys, query, scan);
         let (scan, found): (u64, Vec<Vec<u8>>) = self.link.send_to(address(node), command).await?;
+        let names = found.iter().filter_map(|key| self.keys.name(std::str::from_utf8(key).ok()?));
+        let names: Vec<LockName> = names.collect();
         let mut leases = Vec::new();
-        for name in found.iter().filter_map(|key| self.keys.name(std::str::from_utf8(key).ok()?)) {
-            leases.extend(self.view(&name).await?);
+        for some in names.chunks(VIEWS_MAX) {
+            for view in futures_util::future::join_all(some.iter().map(|name| self.view(name))).await {
+                leases.extend(view?);
+            }
         }
-        let next = match scan {
-            0 => nodes.iter().find(|other| *other > node).map(|node| Cursor { node: node.clone(), scan: 0 }),
-            scan => Some(Cursor { node: node.clone(), scan }),
-        };
-        Ok(Page { leases, cursor: next.map(|next| next.write()) })
+        Ok((scan, leases))
     }
 
     /// The addresses of all masters, in order; one empty address when there is only one server.
@@ -59,7 +100,7 @@ impl Redis {
         }
         let mut command: Cmd = redis::cmd("CLUSTER");
         command.arg("SLOTS");
-        let ranges: Vec<Vec<Value>> = self.link.send(&command).await?;
+        let ranges: Vec<Vec<Value>> = self.link.send_to_any(command).await?;
         let mut nodes: Vec<String> = ranges.iter().filter_map(|range| master(range)).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -126,6 +167,25 @@ impl Cursor {
 
     pub(crate) fn write(&self) -> String {
         format!("{}/{}", self.node, self.scan)
+    }
+}
+
+impl Round {
+    fn read(text: &str) -> Result<(Cursor, Self), StoreError> {
+        let (cursor, round) = match text.split_once(' ') {
+            None => (text, Self::First { silent: None }),
+            Some((cursor, "")) => (cursor, Self::Second),
+            Some((cursor, silent)) => (cursor, Self::First { silent: Some(silent.to_owned()) }),
+        };
+        Ok((Cursor::read(cursor)?, round))
+    }
+
+    fn write(&self, cursor: &Cursor) -> String {
+        match self {
+            Self::First { silent: None } => cursor.write(),
+            Self::First { silent: Some(silent) } => format!("{} {silent}", cursor.write()),
+            Self::Second => format!("{} ", cursor.write()),
+        }
     }
 }
 

@@ -9,50 +9,57 @@
 //! also used for commands, every answer after that would go to the wrong caller.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::stream::{self, StreamExt};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo};
+use redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, RoutingInfo, SingleNodeRoutingInfo};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, Pipeline, PushInfo,
-    PushKind, RedisError, RedisResult, ServerErrorKind, Value,
+    Arg, AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, Pipeline, RedisError,
+    RedisResult, ServerErrorKind, Value,
 };
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::JoinSet;
 
-use super::BadRedisUrl;
+pub(crate) use super::ears::Ears;
+use super::ears::{Channels, pushes};
 use super::failure::failure;
 use super::script::Lua;
 use super::sentry::Sentry;
-use super::servers::{ANSWER_TIME_MAX, CONNECT_TIME_MAX, Servers, cluster, sentinel_client};
+use super::servers::{ANSWER_TIME_MAX, CONNECT_TIME_MAX, Servers, sentinel_client};
 use super::transport::Transport;
+use super::{BadRedisUrl, cluster, keys};
 use crate::bells::Bells;
 use crate::current::{Current, End};
 use crate::error::StoreError;
-use crate::redlock::Tally;
 
 /// How long a cluster's client may leave questions open before another one takes its place: one that lost all its
-/// connections may look for servers for ever, and in vain. In that time it has found them again, if it can.
+/// connections may look for servers for ever, and in vain. In that time it has found them again, if it can. The same when
+/// the server of one slot is silent: the client goes on asking it, and does not find out who has its slots.
 const CLUSTER_SILENCE_MAX: Duration = Duration::from_secs(2);
 /// The same for a connection to one server, whose renewals of short leases are given up sooner than answers count as lost.
 const SILENCE_MAX: Duration = Duration::from_millis(500);
+/// A slot whose server is silent is looked for again so long after it was looked for in vain.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// Channels in one subscription, and subscriptions on their way at a time, when all of them are made again.
+const CHANNELS_PER_COMMAND: usize = 256;
+const SUBSCRIPTIONS_MAX: usize = 64;
 /// Beyond so many channels, those nobody listens to are left.
 const CHANNELS_MAX: usize = 256;
-
-/// Who is told what the servers say on their own.
-#[derive(Debug, Clone)]
-pub(crate) enum Ears {
-    Bells(Bells),
-    Tally { tally: Arc<Tally>, node: usize },
-}
 
 /// A connection to Redis that comes back after it broke: one server, the master that Sentinel names, or a cluster.
 #[derive(Debug)]
 pub struct Link {
     servers: Servers,
-    current: Current<Connection>,
-    connecting: tokio::sync::Mutex<Connecting>,
+    current: Arc<Current<Connection>>,
+    connecting: AsyncMutex<Connecting>,
+    /// How many connections there were.
+    generations: Arc<AtomicU64>,
+    /// Looks for the slots of a server that is silent; one at a time.
+    search: Mutex<JoinSet<()>>,
     /// How often one of a cluster's connections for commands was lost.
     losses: Arc<AtomicU64>,
     ears: Ears,
@@ -60,7 +67,7 @@ pub struct Link {
     /// Nobody subscribes while channels are left: of the two, whichever comes last counts.
     subscribing: tokio::sync::RwLock<()>,
     /// Of a cluster only.
-    listening: tokio::sync::Mutex<Option<Connection>>,
+    listening: Arc<AsyncMutex<Listening>>,
     /// Of a store of locks only.
     sentry: Option<Arc<Sentry>>,
 }
@@ -68,17 +75,17 @@ pub struct Link {
 /// Who connects: one at a time.
 #[derive(Debug, Default)]
 struct Connecting {
-    generation: u64,
+    /// Of a cluster only.
+    under_way: JoinSet<Result<ClusterConnection, StoreError>>,
     /// When the last attempt ended in vain, and why.
     failed: Option<(Instant, StoreError)>,
 }
 
-/// The channels that this process hears.
+/// The client of a cluster that only listens.
 #[derive(Debug, Default)]
-struct Channels {
-    names: Mutex<HashSet<Arc<str>>>,
-    /// One of them is not heard any more, although somebody may wait for what is said there.
-    is_one_lost: AtomicBool,
+struct Listening {
+    client: Option<Connection>,
+    under_way: JoinSet<Result<Connection, StoreError>>,
 }
 
 #[derive(Clone)]
@@ -108,13 +115,15 @@ impl Link {
         };
         Self {
             servers,
-            current: Current::none(silence_max),
-            connecting: tokio::sync::Mutex::default(),
+            current: Arc::new(Current::none(silence_max)),
+            connecting: AsyncMutex::default(),
+            generations: Arc::default(),
+            search: Mutex::default(),
             losses: Arc::default(),
             ears,
             channels: Arc::default(),
             subscribing: tokio::sync::RwLock::default(),
-            listening: tokio::sync::Mutex::default(),
+            listening: Arc::default(),
             sentry: None,
         }
     }
@@ -143,13 +152,29 @@ impl Link {
     /// Sends commands of one slot, or of any slots when it is not a cluster. Not a transaction.
     pub(crate) async fn send_all<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, StoreError> {
         let (generation, mut connection) = self.connected().await?;
-        let asking = self.current.asks(generation);
+        let slot = commands.cmd_iter().next().and_then(|first| connection.slot_of(first));
+        let asking = self.current.asks(generation, slot);
         let answer = match &mut connection {
             Connection::One(one) => commands.query_async(one).await,
             Connection::Cluster(cluster) => commands.query_async(cluster).await,
         };
         asking.ends(end_of(&answer));
         answer.map_err(|error| self.failed(error, generation))
+    }
+
+    /// Asks all masters of a cluster what any of them can say, so that a silent one is not waited for.
+    pub(super) async fn send_to_any<T: FromRedisValue>(&self, command: Cmd) -> Result<T, StoreError> {
+        let (generation, mut connection) = self.connected().await?;
+        let asking = self.current.asks(generation, None);
+        let answer = match &mut connection {
+            Connection::One(one) => one.req_packed_command(&command).await,
+            Connection::Cluster(cluster) => {
+                let any = (MultipleNodeRoutingInfo::AllMasters, Some(ResponsePolicy::OneSucceeded));
+                cluster.route_command(command, RoutingInfo::MultiNode(any)).await
+            }
+        };
+        asking.ends(end_of(&answer));
+        self.understood(answer, generation)
     }
 
     /// Sends one command to one node of a cluster.
@@ -159,7 +184,7 @@ impl Link {
         command: Cmd,
     ) -> Result<T, StoreError> {
         let (generation, mut connection) = self.connected().await?;
-        let asking = self.current.asks(generation);
+        let asking = self.current.asks(generation, None);
         let answer = match &mut connection {
             Connection::One(one) => one.req_packed_command(&command).await,
             Connection::Cluster(cluster) => {
@@ -212,7 +237,7 @@ impl Link {
         };
         {
             let _subscribing = self.subscribing.read().await;
-            let subscribed = connection.subscribe(&channel).await;
+            let subscribed = connection.subscribe(vec![&*channel]).await;
             subscribed.map_err(|error| self.failed(error, generation))?;
             self.channels().insert(channel);
         }
@@ -230,7 +255,7 @@ impl Link {
         tokio::spawn(async move {
             let Servers::Cluster { nodes, transport } = &link.servers else { return };
             // A new client finds out where the servers are now, and hears what is waited for and nothing else.
-            link.listening.lock().await.take();
+            link.listening.lock().await.client.take();
             match link.listening_to(nodes, transport).await {
                 Ok(_) => link.ears.missed(),
                 Err(_) => link.channels.is_one_lost.store(true, Ordering::Relaxed),
@@ -244,28 +269,21 @@ impl Link {
         transport: &Transport,
     ) -> Result<Connection, StoreError> {
         let mut listening = self.listening.lock().await;
-        if let Some(connection) = &*listening {
+        if let Some(connection) = &listening.client {
             return Ok(connection.clone());
         }
-        let client = cluster(nodes, transport).push_sender(pushes(self.ears.clone(), self.channels.clone()));
-        let connecting = async { client.build()?.get_async_connection().await };
-        let mut connection = match tokio::time::timeout(CONNECT_TIME_MAX * 2, connecting).await {
-            Ok(connection) => Connection::Cluster(connection.map_err(failure)?),
-            Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
+        let builder = super::servers::cluster(nodes, transport);
+        let builder = builder.push_sender(pushes(self.ears.clone(), self.channels.clone()));
+        let (ears, channels) = (self.ears.clone(), self.channels.clone());
+        let connecting = async move {
+            let connection = Connection::Cluster(cluster::made(builder).await?);
+            // Whoever waited before it was made relies on being told. They count as heard together with the client.
+            let heard = connection.hear(ears.bells().channels(), &channels).await?;
+            *channels.names() = heard;
+            Ok(connection)
         };
-        // Whoever waited before it was made relies on being told. One channel that cannot be heard now does not keep the
-        // others from it. They count as heard together with the client: this caller may be gone in the middle of it.
-        let mut heard = HashSet::new();
-        for channel in self.ears.bells().channels() {
-            match connection.subscribe(&channel).await.map_err(failure) {
-                Ok(()) => drop(heard.insert(channel)),
-                Err(StoreError::Unknown(_)) => self.channels.is_one_lost.store(true, Ordering::Relaxed),
-                // Without the right to it, nobody waits to be told.
-                Err(_) => {}
-            }
-        }
-        *self.channels() = heard;
-        Ok(listening.insert(connection).clone())
+        let connection = cluster::shared(&mut listening.under_way, connecting).await?;
+        Ok(listening.client.insert(connection).clone())
     }
 
     async fn leave_quiet_channels(&self, mut connection: Connection) {
@@ -287,6 +305,11 @@ impl Link {
     /// The connection there is, for whoever is about to ask something.
     async fn connected(&self) -> Result<(u64, Connection), StoreError> {
         if let Some(connected) = self.current.get() {
+            if let Connection::Cluster(_) = connected.1
+                && let Some(slot) = self.current.take_silent_part()
+            {
+                self.look_for(slot, connected.0);
+            }
             self.glance(&connected.1);
             return Ok(connected);
         }
@@ -301,12 +324,12 @@ impl Link {
         {
             return Err(error.to_another());
         }
-        connecting.generation += 1;
-        match self.connect_and_listen().await {
+        match self.connect_and_listen(&mut connecting).await {
             Ok(connection) => {
-                self.current.set(connecting.generation, connection.clone());
+                let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
+                self.current.set(generation, connection.clone());
                 self.glance(&connection);
-                Ok((connecting.generation, connection))
+                Ok((generation, connection))
             }
             Err(error) => {
                 connecting.failed = Some((Instant::now(), error.to_another()));
@@ -315,67 +338,68 @@ impl Link {
         }
     }
 
+    /// Has another client take the place of one that a slot's server does not answer, once the slot answers that one.
+    /// Until then the one there is stays: it is of use to all whose servers answer.
+    fn look_for(&self, slot: u16, generation: u64) {
+        let Servers::Cluster { nodes, transport } = &self.servers else { return };
+        let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
+        while search.try_join_next().is_some() {}
+        if !search.is_empty() {
+            return;
+        }
+        let (current, generations) = (self.current.clone(), self.generations.clone());
+        let (listening, channels) = (self.listening.clone(), self.channels.clone());
+        let connecting = cluster::client(nodes.clone(), transport.clone(), self.losses.clone());
+        search.spawn(async move {
+            match connecting.await {
+                Ok(client) if cluster::answers(client.clone(), slot).await => {
+                    let next = generations.fetch_add(1, Ordering::Relaxed) + 1;
+                    if current.replace(generation, next, Connection::Cluster(client)) {
+                        stop_listening(&listening, &channels);
+                    }
+                }
+                _ => tokio::time::sleep(LOOK_AGAIN_AFTER).await,
+            }
+        });
+    }
+
     /// A connection that hears what is waited for, before anybody can use it: whoever waits relies on being told, and who
     /// connects may be gone in the middle of it.
-    async fn connect_and_listen(&self) -> Result<Connection, StoreError> {
+    async fn connect_and_listen(&self, connecting: &mut Connecting) -> Result<Connection, StoreError> {
+        if let Servers::Cluster { nodes, transport } = &self.servers {
+            let client = cluster::client(nodes.clone(), transport.clone(), self.losses.clone());
+            let client = cluster::shared(&mut connecting.under_way, client).await?;
+            stop_listening(&self.listening, &self.channels);
+            self.connected_to(None);
+            return Ok(Connection::Cluster(client));
+        }
         let connecting = tokio::time::timeout(CONNECT_TIME_MAX * 2, self.connect());
         let connection = match connecting.await {
-            Ok(connection) => connection.map_err(failure)?,
+            Ok(connection) => Connection::One(connection.map_err(failure)?),
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         };
-        // A cluster's channels have a connection of their own.
-        let resumed: Vec<Arc<str>> = match self.is_cluster() {
-            true => Vec::new(),
-            false => self.channels().iter().cloned().collect(),
-        };
-        for channel in resumed {
-            match connection.clone().subscribe(&channel).await {
-                // The rights were taken away meanwhile; looking has to do.
-                Err(error) if matches!(error.kind(), ErrorKind::Server(_)) => {
-                    self.channels().remove(&channel);
-                }
-                subscribed => subscribed.map_err(failure)?,
-            }
+        // With those of waiters that are about to be heard over the connection before this one, and come too late there.
+        let mut resumed = self.ears.bells().channels();
+        resumed.extend(self.channels().iter().cloned());
+        let hearing = connection.hear(resumed, &self.channels);
+        match tokio::time::timeout(CONNECT_TIME_MAX, hearing).await {
+            Ok(heard) => *self.channels() = heard?,
+            Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         }
         Ok(connection)
     }
 
-    async fn connect(&self) -> RedisResult<Connection> {
-        match &self.servers {
-            Servers::One(server) => {
-                let client = Client::open((**server).clone())?;
-                let config = self.config();
-                let one = client.get_multiplexed_async_connection_with_config(&config).await?;
-                self.connected_to(Some(&client));
-                Ok(Connection::One(one))
-            }
+    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+        let client = match &self.servers {
+            Servers::One(server) => Client::open((**server).clone())?,
             Servers::Sentinel { sentinels, master } => {
-                let client = sentinel_client(sentinels, master)?.async_get_client().await?;
-                let config = self.config();
-                let one = client.get_multiplexed_async_connection_with_config(&config).await?;
-                self.connected_to(Some(&client));
-                Ok(Connection::One(one))
+                sentinel_client(sentinels, master)?.async_get_client().await?
             }
-            Servers::Cluster { nodes, transport } => {
-                let losses = self.losses.clone();
-                let client = cluster(nodes, transport).push_sender(move |push: PushInfo| {
-                    if push.kind == PushKind::Disconnection {
-                        losses.fetch_add(1, Ordering::AcqRel);
-                    }
-                    Ok::<(), redis::aio::SendError>(())
-                });
-                let cluster = client.build()?.get_async_connection().await?;
-                // The other client, which only listens, has lost its servers too if the one before this has. Somebody may
-                // be making one right now.
-                if let Ok(mut listening) = self.listening.try_lock()
-                    && listening.take().is_some()
-                {
-                    self.channels.is_one_lost.store(true, Ordering::Relaxed);
-                }
-                self.connected_to(None);
-                Ok(Connection::Cluster(cluster))
-            }
-        }
+            Servers::Cluster { .. } => unreachable!("a cluster's client is made in a task of its own"),
+        };
+        let one = client.get_multiplexed_async_connection_with_config(&self.config()).await?;
+        self.connected_to(Some(&client));
+        Ok(one)
     }
 
     fn connected_to(&self, client: Option<&Client>) {
@@ -423,12 +447,6 @@ impl Link {
     }
 }
 
-impl Channels {
-    fn names(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Pinned<'_> {
     /// A number that no other connection of this link has.
     pub(crate) fn generation(&self) -> u64 {
@@ -441,7 +459,7 @@ impl Pinned<'_> {
     }
 
     async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
-        let asking = self.link.current.asks(self.generation);
+        let asking = self.link.current.asks(self.generation, self.connection.slot_of(command));
         let answer = self.connection.send(command).await;
         asking.ends(end_of(&answer));
         answer
@@ -507,10 +525,66 @@ impl Connection {
         Ok(Vec::<(String, Value)>::from_redis_value(answer)?)
     }
 
-    async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {
+    /// The slot that a command is about, in a cluster.
+    fn slot_of(&self, command: &Cmd) -> Option<u16> {
+        if let Self::One(_) = self {
+            return None;
+        }
+        let mut words = command.args_iter().map(|word| match word {
+            Arg::Simple(word) => word,
+            _ => b"",
+        });
+        let key = match words.next()? {
+            b"EVALSHA" | b"EVAL" => words.nth(2)?,
+            b"SET" | b"GET" => words.next()?,
+            _ => return None,
+        };
+        std::str::from_utf8(key).ok().map(keys::slot)
+    }
+
+    /// Hears channels; returns those that it hears.
+    async fn hear(
+        &self,
+        channels: HashSet<Arc<str>>,
+        lost: &Channels,
+    ) -> Result<HashSet<Arc<str>>, StoreError> {
+        let mut heard = HashSet::new();
+        let mut wanted: Vec<Arc<str>> = channels.into_iter().collect();
+        // What is refused together may not be refused one by one. A cluster's are of many slots.
+        for together in if self.is_cluster() { &[1][..] } else { &[CHANNELS_PER_COMMAND, 1] } {
+            let asked = std::mem::take(&mut wanted);
+            let commands = asked.chunks(*together).map(|some| self.clone().subscribed(some.to_vec()));
+            let commands: Vec<_> = commands.collect();
+            let mut answers = stream::iter(commands).buffer_unordered(SUBSCRIPTIONS_MAX);
+            while let Some((some, answer)) = answers.next().await {
+                match answer {
+                    Ok(()) => heard.extend(some),
+                    // Some slots may have no server now, and the others do.
+                    Err(StoreError::Unknown(_)) if self.is_cluster() => {
+                        lost.is_one_lost.store(true, Ordering::Relaxed);
+                    }
+                    Err(unknown @ StoreError::Unknown(_)) => return Err(unknown),
+                    // Without the right to it, nobody waits to be told; looking has to do.
+                    Err(StoreError::Refused(_)) => wanted.extend(some),
+                }
+            }
+        }
+        Ok(heard)
+    }
+
+    fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    async fn subscribed(mut self, some: Vec<Arc<str>>) -> (Vec<Arc<str>>, Result<(), StoreError>) {
+        let answer = self.subscribe(some.iter().map(|channel| &**channel).collect()).await;
+        (some, answer.map_err(failure))
+    }
+
+    async fn subscribe(&mut self, channels: Vec<&str>) -> RedisResult<()> {
         match self {
-            Self::One(one) => one.subscribe(channel).await,
-            Self::Cluster(cluster) => cluster.ssubscribe(channel).await,
+            Self::One(one) => one.subscribe(channels).await,
+            Self::Cluster(cluster) => cluster.ssubscribe(channels).await,
         }
     }
 
@@ -531,6 +605,16 @@ impl std::fmt::Debug for Connection {
     }
 }
 
+/// Whoever listens in a cluster has lost its servers too, if the client for commands has. Another one is made by the next
+/// who waits; somebody may be making it right now.
+fn stop_listening(listening: &AsyncMutex<Listening>, channels: &Channels) {
+    if let Ok(mut listening) = listening.try_lock()
+        && listening.client.take().is_some()
+    {
+        channels.is_one_lost.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A refusal shows that the server is there.
 fn end_of<T>(answer: &RedisResult<T>) -> End {
     match answer {
@@ -543,54 +627,5 @@ fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Passes on what the server says on its own. After a broken connection something may be lost, and a slot
-/// that moved to another node is not told of any more.
-fn pushes(
-    ears: Ears,
-    channels: Arc<Channels>,
-) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> + Send + Sync + 'static {
-    move |push| {
-        match (push.kind, push.data.as_slice()) {
-            (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(what), ..]) => {
-                ears.heard(&String::from_utf8_lossy(what));
-            }
-            (PushKind::SUnsubscribe, [Value::BulkString(channel), ..]) => {
-                let channel = String::from_utf8_lossy(channel);
-                // Also said when this process left it, because nobody waits for it.
-                if channels.names().remove(&*channel) | ears.bells().channels().contains(&*channel) {
-                    channels.is_one_lost.store(true, Ordering::Relaxed);
-                }
-                ears.missed();
-            }
-            (PushKind::Disconnection, _) => {
-                channels.is_one_lost.store(true, Ordering::Relaxed);
-                ears.missed();
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-impl Ears {
-    fn heard(&self, what: &str) {
-        match self {
-            Self::Bells(bells) => bells.ring(what),
-            Self::Tally { tally, node } => tally.heard(*node, what),
-        }
-    }
-
-    fn missed(&self) {
-        match self {
-            Self::Bells(bells) => bells.ring_all(),
-            Self::Tally { tally, .. } => tally.missed(),
-        }
-    }
-
-    fn bells(&self) -> &Bells {
-        match self {
-            Self::Bells(bells) => bells,
-            Self::Tally { tally, .. } => tally.bells(),
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 mod batch;
+mod cluster;
+mod ears;
 mod failure;
 pub(crate) mod inspect;
 pub(crate) mod keys;
@@ -49,6 +51,9 @@ const _: () = assert!(LOOK_AFTER_IN_QUEUE.as_millis() < CLAIM_DEFAULT.as_millis(
 const ALIVE: Duration = Duration::from_secs(1);
 /// Most that wait in line for one name.
 const QUEUE_LENGTH_MAX: usize = 10_000;
+/// Renewals in one slot of a cluster have at most so much time when there are some in others, and at least so much.
+const RENEWAL_TIME_MAX: Duration = Duration::from_secs(1);
+const RENEWAL_TIME_MIN: Duration = Duration::from_millis(50);
 /// Names that are given a new epoch before one acquisition gives up.
 const EPOCHS_PER_REQUEST_MAX: usize = 2 * crate::name::NAMES_MAX;
 
@@ -448,6 +453,13 @@ impl Backend for Redis {
         }
         let mut results: Vec<Result<Renewed, StoreError>> =
             leases.iter().map(|_| Ok(Renewed::Extended)).collect();
+        // The keeper waits for all slots together: one whose server is silent must not take the others' time.
+        let shortest = leases.iter().map(|held| held.ttl.length()).min().unwrap_or_default();
+        let slot_of = |place: Option<&(usize, Place<'_>, &Held)>| place.map(|(_, place, _)| place.slot);
+        let time_max = match self.link.is_cluster() && slot_of(places.first()) != slot_of(places.last()) {
+            true => (shortest / 6).clamp(RENEWAL_TIME_MIN, RENEWAL_TIME_MAX),
+            false => Duration::MAX,
+        };
         let mut calls = Vec::new();
         let mut places = places.into_iter().peekable();
         while let Some((index, place, held)) = places.next() {
@@ -458,7 +470,10 @@ impl Backend for Redis {
                 indexes.push(index);
                 group.push((place, held));
             }
-            calls.push(async move { (indexes, self.renew_group(&group).await) });
+            calls.push(async move {
+                let renewed = tokio::time::timeout(time_max, self.renew_group(&group)).await;
+                (indexes, renewed.unwrap_or_else(|elapsed| Err(StoreError::Unknown(elapsed.into()))))
+            });
         }
         for (indexes, answer) in futures_util::future::join_all(calls).await {
             match answer {

@@ -11,6 +11,8 @@ use super::transport::Transport;
 
 /// A connection that is not there by then is not coming.
 pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+/// The same for a server of a cluster, which the others do without.
+pub(super) const CLUSTER_CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
 /// An answer that is not there by then counts as lost.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 /// The same for a cluster, which may have to follow its slots first.
@@ -54,7 +56,7 @@ pub(super) fn cluster(nodes: &[ConnectionInfo], transport: &Transport) -> Cluste
         .reach_cluster(ClusterClientBuilder::new(nodes.to_vec()))
         .use_protocol(ProtocolVersion::RESP3)
         .tcp_settings(nodelay())
-        .connection_timeout(CONNECT_TIME_MAX)
+        .connection_timeout(CLUSTER_CONNECT_TIME_MAX)
         .response_timeout(ANSWER_TIME_MAX)
         .overall_response_timeout(Some(CLUSTER_ANSWER_TIME_MAX))
         .retries(8)

@@ -57,10 +57,9 @@ async fn pitfall_20_renewal_that_crosses_a_release_brings_nothing_back() {
     assert!(keys.is_empty(), "brought back: {keys:?}");
     let run: String = server.command(&["INFO", "commandstats"]);
     assert!(run.contains("cmdstat_pexpire:"), "nothing was renewed");
-    if slow == 0 {
-        for reason in ["gone", "not-renewed", "held-too-long"] {
-            assert_eq!(lost(&locker, reason), 0, "released leases were taken for lost: {reason}");
-        }
+    for reason in ["gone", "not-renewed", "held-too-long"] {
+        let lost = lost(&locker, reason);
+        assert!(lost <= slow, "released leases were taken for lost: {lost} {reason}, {slow} slow rounds");
     }
 }
 

@@ -8,6 +8,7 @@ mod support;
 mod failover;
 mod sentinel;
 mod silence;
+mod silent_master;
 mod slots;
 mod told;
 mod wiped;

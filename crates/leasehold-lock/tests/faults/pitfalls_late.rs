@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold_lock::backend::Released;
-use leasehold_lock::{Locker, Redis};
+use leasehold_lock::{Acquire, Locker, Owner, Redis};
 use leasehold_testkit::servers::{Direction, FaultProxy, RedisCluster, RedisServer};
 
 use crate::support::{LONG, granted, in_time, owner_on, until, until_within};
@@ -50,12 +50,11 @@ async fn pitfall_02_request_that_arrives_after_a_detached_lease_was_released_is_
 }
 
 /// An acquisition is dropped, and its request arrives when it has been released three times.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pitfall_02_request_that_arrives_seconds_after_it_was_dropped_is_released() {
+async fn dropped_request_that_arrives_late_is_released(acquire: impl FnOnce(&Locker) -> Acquire) {
     const LATE: Duration = Duration::from_secs(3);
     let (server, proxy, locker) = behind_proxy().await;
     proxy.delay(Direction::Requests, LATE);
-    let asking = tokio::spawn(locker.acquire("job").ttl(LONG).into_future());
+    let asking = tokio::spawn(acquire(&locker).ttl(LONG).into_future());
     tokio::time::sleep(Duration::from_millis(100)).await;
     proxy.hang_up();
     asking.abort();
@@ -68,6 +67,18 @@ async fn pitfall_02_request_that_arrives_seconds_after_it_was_dropped_is_release
     assert!(settled < LATE, "it took {settled:?} to settle");
     until("the request arrives", async || owner_on(&server, "job").is_some()).await;
     until_within(LONG / 6, "the name is free", async || owner_on(&server, "job").is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_02_request_that_arrives_seconds_after_it_was_dropped_is_released() {
+    dropped_request_that_arrives_late_is_released(|locker| locker.acquire("job")).await;
+}
+
+/// As for a client of the HTTP server that sends a key: its token is made of the key, and no other process makes the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_02_request_with_a_token_of_this_process_is_released_as_late() {
+    let acquire = |locker: &Locker| locker.acquire("job").owner_of_this_process(Owner::random(None));
+    dropped_request_that_arrives_late_is_released(acquire).await;
 }
 
 /// A cluster's client sends a request again when its connection is lost, and does not tell.

@@ -17,16 +17,28 @@ use crate::problem::ApiError;
 pub(super) const ANSWERS_MAX: usize = 100_000;
 /// For how long they are remembered.
 const ANSWERS_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// What a given-up acquisition may have left in the store is given back by then.
-const GIVEN_UP_AGE_MAX: Duration = Duration::from_secs(120);
+/// What a given-up acquisition may have left in the store is given back by then: the last time that its locker does so is
+/// after two minutes, when the store answers.
+const GIVEN_UP_AGE_MAX: Duration = Duration::from_secs(150);
 /// Most keys whose requests were given up lately; beyond it, requests with a key are turned away.
 const GIVEN_UP_MAX: usize = 100_000;
+/// Many keys are not looked through for those that are over more often than this.
+const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
 /// What was answered.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Granted { grant: LockGrant, ends_at: Moment },
     Released(LockRelease),
+}
+
+/// What a request that is given up may leave in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// A lease, or a place in line.
+    MayBeLeft,
+    /// Nothing that is in anybody's way.
+    None,
 }
 
 /// How a request with a key begins.
@@ -50,11 +62,13 @@ struct Inside {
     answered: HashMap<u128, (u128, Answer)>,
     /// The keys of `answered`, oldest first.
     by_age: VecDeque<(Moment, u128)>,
-    /// Requests that ended without a grant: how often, and when last.
+    /// Requests that ended without a grant and may have left something: how often, and when last.
     ///
     /// What such a request may have left in the store is released in the background, under its owner token.
     /// The next try with the same key must not have that token, or it would be released too.
     given_up: HashMap<u128, (u32, Moment)>,
+    /// When all of these were looked through.
+    swept_at: Option<Moment>,
 }
 
 /// A request with a key that is being worked on. Unless it is finished, the next one may try again.
@@ -62,11 +76,11 @@ pub(super) struct Ticket<'a> {
     answers: &'a Answers,
     key: IdempotencyKey,
     attempt: u32,
-    finished: bool,
+    effect: Effect,
 }
 
 impl Answers {
-    pub(super) fn begin(&self, key: IdempotencyKey) -> Result<Begin<'_>, ApiError> {
+    pub(super) fn begin(&self, key: IdempotencyKey, effect: Effect) -> Result<Begin<'_>, ApiError> {
         let now = self.clock.now();
         let mut inside = self.lock();
         inside.forget(now);
@@ -81,7 +95,9 @@ impl Answers {
                 return Err(ApiError::new(Code::IdempotencyInFlight));
             }
             Some(_) => return Err(ApiError::new(Code::IdempotencyMismatch)),
-            None if inside.given_up.len() + inside.in_flight.len() >= GIVEN_UP_MAX => {
+            None if effect == Effect::MayBeLeft
+                && inside.given_up.len() + inside.in_flight.len() >= GIVEN_UP_MAX =>
+            {
                 return Err(ApiError::new(Code::Overloaded));
             }
             None => {}
@@ -90,7 +106,7 @@ impl Answers {
         let lately = given_up.filter(|(_, last)| now.since(*last) < GIVEN_UP_AGE_MAX);
         let attempt = lately.map_or(0, |(attempts, _)| *attempts);
         inside.in_flight.insert(key.scope, key.fingerprint);
-        Ok(Begin::New(Ticket { answers: self, key, attempt, finished: false }))
+        Ok(Begin::New(Ticket { answers: self, key, attempt, effect }))
     }
 
     /// Corrects when a remembered lease ends.
@@ -115,7 +131,9 @@ impl Inside {
             self.by_age.pop_front();
             self.answered.remove(&scope);
         }
-        if self.given_up.len() >= GIVEN_UP_MAX / 2 {
+        let is_due = self.swept_at.is_none_or(|swept_at| now.since(swept_at) >= SWEEP_PAUSE);
+        if self.given_up.len() >= GIVEN_UP_MAX / 2 && is_due {
+            self.swept_at = Some(now);
             self.given_up.retain(|_, (_, last)| now.since(*last) < GIVEN_UP_AGE_MAX);
         }
     }
@@ -131,9 +149,14 @@ impl Ticket<'_> {
         self.attempt
     }
 
+    /// It was refused, and nothing of it is left. The next one may have the same token.
+    pub(super) fn refused(mut self) {
+        self.effect = Effect::None;
+    }
+
     /// Remembers what came of it.
     pub(super) fn finish(mut self, answer: Answer) {
-        self.finished = true;
+        self.effect = Effect::None;
         let now = self.answers.clock.now();
         let mut inside = self.answers.lock();
         inside.forget(now);
@@ -147,7 +170,7 @@ impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         let mut inside = self.answers.lock();
         inside.in_flight.remove(&self.key.scope);
-        if !self.finished {
+        if self.effect == Effect::MayBeLeft {
             let now = self.answers.clock.now();
             inside.given_up.insert(self.key.scope, (self.attempt.wrapping_add(1), now));
         }
@@ -161,7 +184,7 @@ mod tests {
     const KEY: IdempotencyKey = IdempotencyKey { scope: 1, fingerprint: 2 };
 
     fn ticket(answers: &Answers) -> Ticket<'_> {
-        match answers.begin(KEY) {
+        match answers.begin(KEY, Effect::MayBeLeft) {
             Ok(Begin::New(ticket)) => ticket,
             Ok(Begin::Answered(answer)) => panic!("answered: {answer:?}"),
             Err(refusal) => panic!("{refusal:?}"),
@@ -176,10 +199,11 @@ mod tests {
     fn one_at_a_time_and_then_the_same_answer() {
         let answers = Answers::default();
         let first = ticket(&answers);
-        assert!(answers.begin(KEY).is_err(), "in flight");
+        assert!(answers.begin(KEY, Effect::MayBeLeft).is_err(), "in flight");
         first.finish(released());
-        assert!(matches!(answers.begin(KEY), Ok(Begin::Answered(Answer::Released(_)))));
-        assert!(answers.begin(IdempotencyKey { fingerprint: 3, ..KEY }).is_err(), "another body");
+        assert!(matches!(answers.begin(KEY, Effect::None), Ok(Begin::Answered(Answer::Released(_)))));
+        let other = IdempotencyKey { fingerprint: 3, ..KEY };
+        assert!(answers.begin(other, Effect::MayBeLeft).is_err(), "another body");
     }
 
     #[test]
@@ -194,11 +218,31 @@ mod tests {
     }
 
     #[test]
+    fn refusals_are_not_taken_for_requests_that_were_given_up() {
+        let answers = Answers::default();
+        ticket(&answers).refused();
+        assert_eq!(ticket(&answers).attempt(), 0, "nothing is left that the next one must not meet");
+        let begin = |scope, effect| match answers.begin(IdempotencyKey { scope, fingerprint: 0 }, effect) {
+            Ok(Begin::New(ticket)) => Some(ticket),
+            _ => None,
+        };
+        for scope in 10..GIVEN_UP_MAX as u128 + 20 {
+            begin(scope, Effect::MayBeLeft).expect("refusals do not add up").refused();
+            drop(begin(scope, Effect::None).expect("releases that failed do not either"));
+        }
+        for scope in 10..GIVEN_UP_MAX as u128 + 10 {
+            drop(begin(scope, Effect::MayBeLeft));
+        }
+        assert!(begin(0, Effect::MayBeLeft).is_none(), "there is a bound");
+        begin(0, Effect::None).expect("which is no reason to keep a lock").finish(released());
+    }
+
+    #[test]
     fn answers_are_forgotten_by_age_and_by_number() {
         let clock = Clock::manual();
         let answers = Answers { clock: clock.clone(), ..Answers::default() };
         for scope in 0..ANSWERS_MAX as u128 + 10 {
-            match answers.begin(IdempotencyKey { scope, fingerprint: 0 }) {
+            match answers.begin(IdempotencyKey { scope, fingerprint: 0 }, Effect::MayBeLeft) {
                 Ok(Begin::New(ticket)) => ticket.finish(released()),
                 _ => panic!("{scope} was not new"),
             }

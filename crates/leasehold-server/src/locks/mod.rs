@@ -22,7 +22,7 @@ use leasehold_lock::{
 };
 use prometheus_client::registry::Registry;
 
-use self::answers::{Answer, Answers, Begin, Ticket};
+use self::answers::{Answer, Answers, Begin, Effect, Ticket};
 use self::meters::{Failure, LockMeters};
 use self::tenures::{Tenure, Tenures};
 use self::waiting::Waiting;
@@ -90,7 +90,7 @@ impl Locks {
         wanted: Wanted,
         key: Option<IdempotencyKey>,
     ) -> Result<Given<LockGrant>, ApiError> {
-        let ticket = match self.begin(key)? {
+        let ticket = match self.begin(key, Effect::MayBeLeft)? {
             Some(Begin::Answered(Answer::Granted { mut grant, ends_at })) => {
                 grant.expires_in_ms = millis(ends_at.since(self.clock.now()));
                 return Ok(Given { answer: grant, replayed: true });
@@ -106,8 +106,9 @@ impl Locks {
         let wait = if waiter.is_some() { wanted.wait } else { Duration::ZERO };
         let acquire = self.locker.acquire(wanted.name.clone()).no_renewal();
         let acquire = acquire.ttl(wanted.ttl.length()).wait(wait);
-        let acquire = match (&ticket, &wanted.label) {
-            (Some(ticket), label) => acquire.owner(self.owner(ticket, label.as_ref())),
+        let owner = ticket.as_ref().map(|ticket| self.owner(ticket, wanted.label.as_ref()));
+        let acquire = match (&owner, &wanted.label) {
+            (Some(owner), _) => acquire.owner_of_this_process(owner.clone()),
             (None, Some(label)) => acquire.label(label.clone()),
             (None, None) => acquire.no_label(),
         };
@@ -115,15 +116,20 @@ impl Locks {
             Order::Any => acquire.await,
             Order::Fifo => acquire.in_order().await,
         };
-        match acquired.map_err(|error| self.failed(error))? {
+        let busy = match acquired.map_err(|error| self.failed(error))? {
             Acquired::Granted(guard) => {
                 let answer = self.hand_over(guard, &wanted, ticket);
-                Ok(Given { answer, replayed: false })
+                return Ok(Given { answer, replayed: false });
             }
-            // There was no room to wait, so whether waiting would have helped is not known.
-            Acquired::Busy(_) if wait < wanted.wait => Err(ApiError::new(Code::Overloaded)),
-            Acquired::Busy(busy) => Err(ApiError::lock_held(&busy)),
+            Acquired::Busy(busy) => busy,
+        };
+        if let (Some(ticket), Some(owner)) = (ticket, &owner)
+            && !self.locker.is_giving_back(owner)
+        {
+            ticket.refused();
         }
+        // There was no room to wait, so whether waiting would have helped is not known.
+        Err(if wait < wanted.wait { ApiError::new(Code::Overloaded) } else { ApiError::lock_held(&busy) })
     }
 
     /// Lengthens a lease.
@@ -156,7 +162,7 @@ impl Locks {
         key: Option<IdempotencyKey>,
     ) -> Result<Given<LockRelease>, ApiError> {
         let owner = owner.ok_or_else(|| ApiError::new(Code::LockLost))?;
-        let ticket = match self.begin(key)? {
+        let ticket = match self.begin(key, Effect::None)? {
             Some(Begin::Answered(Answer::Released(answer))) => return Ok(Given { answer, replayed: true }),
             Some(Begin::Answered(Answer::Granted { .. })) => {
                 return Err(ApiError::new(Code::IdempotencyMismatch));
@@ -224,8 +230,8 @@ impl Locks {
         self.meters.ended_unreleased.inc_by(self.tenures.sweep(self.clock.now()));
     }
 
-    fn begin(&self, key: Option<IdempotencyKey>) -> Result<Option<Begin<'_>>, ApiError> {
-        key.map(|key| self.answers.begin(key)).transpose()
+    fn begin(&self, key: Option<IdempotencyKey>, effect: Effect) -> Result<Option<Begin<'_>>, ApiError> {
+        key.map(|key| self.answers.begin(key, effect)).transpose()
     }
 
     /// The token of a request with a key: the one it would get again.
