@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use leasehold_api::Availability;
 use leasehold_testkit::servers::{Postgres, RedisServer};
-use leasehold_testkit::{Launch, exchange, request_bytes, try_exchange};
+use leasehold_testkit::{Launch, exchange, request_bytes, try_exchange, version_parts};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_leasehold");
@@ -18,8 +19,15 @@ const RUNNING_FOR_REAL: &str = include_str!("../../../docs/running-for-real.md")
 fn the_first_sale_of_the_readme_goes_as_it_says() {
     let folder = tempfile::tempdir().unwrap();
     let server = Launch::new(Path::new(BINARY), &folder.path().join("first.db")).start();
+    // Where versions begin with another number, as the page says.
+    let with_its_epoch = |text: &str| {
+        let mut answer: Availability = serde_json::from_str(text).unwrap();
+        answer.version = version_parts(&answer.version).1.to_string();
+        answer
+    };
     let said = first_sale(server.address(), folder.path());
-    assert_eq!(said, blocks(README, "The first sale, in a minute", "json")[0].trim());
+    let page = &blocks(README, "The first sale, in a minute", "json")[0];
+    assert_eq!(with_its_epoch(&said), with_its_epoch(page));
 }
 
 /// All of it but the packages' installation, which is what `cargo xtask test` begins with, and the release build. The
