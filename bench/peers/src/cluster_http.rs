@@ -114,8 +114,9 @@ pub(crate) async fn measure(
     let idle = ledger.statements().await?;
     ledger.count_anew().await?;
     let begun = Instant::now();
-    // Longer than the gate believes anything; half of them with a key, half of them for what is sold.
-    let long = Duration::from_secs(if bench.quick { 6 } else { 64 });
+    // Twice as long as the gate believes anything, so that it is doubted twice whenever that begins; half of them with a
+    // key, half of them for what is sold.
+    let long = Duration::from_secs(if bench.quick { 6 } else { 120 });
     let losers = load::run(server.address, HOT_CONNECTIONS, long, 409, |number, turn| {
         let key = match turn % 2 {
             0 => String::new(),

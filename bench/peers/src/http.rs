@@ -16,7 +16,7 @@ use crate::table::{Aim, Table};
 pub(crate) const CONNECTIONS: usize = 200;
 pub(crate) const HOT_CONNECTIONS: usize = 50;
 /// Seats for the grants: enough that no connection runs out of fresh ones.
-pub(crate) const ROWS: u64 = 300;
+pub(crate) const ROWS: u64 = 600;
 pub(crate) const SEATS_PER_ROW: u64 = 1_000;
 
 /// A load with the server's time on the processor.
@@ -62,7 +62,7 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
         // A file of its own for each round, and time for its tables to show the seats.
         let granting = Server::leasehold(&folder.path().join(format!("granting-{round}.db")))?;
         create_event(granting.address, "grants", ROWS, SEATS_PER_ROW).await?;
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         let path = "/v1/events/grants/holds";
         granted.push(one(&granting, duration, 201, move |number, turn| grant(path, number, turn)).await?);
         let answered = granted.last().expect("just pushed").loaded.answered;
