@@ -88,6 +88,11 @@ impl Level {
 
 /// Looks at the store that a URL names, as [`open`] would open it.
 pub async fn examine(url: &str, options: &StoreOptions) -> Result<Report, OpenError> {
+    // In a box, as it is deep: the compiler's limit is for the futures of whoever awaits it.
+    Box::pin(report(url, options)).await
+}
+
+async fn report(url: &str, options: &StoreOptions) -> Result<Report, OpenError> {
     let mut chart = Chart::default();
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     if scheme == "sqlite" {
