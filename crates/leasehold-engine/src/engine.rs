@@ -206,8 +206,8 @@ pub enum EngineError {
     Backup(String),
 }
 
-/// The bits of a new hold's id that are those of its key, if it has one: what is random in a UUID of version 7, but for
-/// twelve bits that keep two ids of one key and one millisecond apart.
+/// The bits of a new hold's id that are those of its key, if it has one: most of what is random in a UUID of version 7. Somebody
+/// can look for two keys that agree in all of them: then the second hold of a millisecond is refused.
 const KEY_IN_ID: u128 = (1 << 62) - 1;
 
 impl Request {

@@ -50,6 +50,7 @@ macro_rules! for_each_engine_case {
             expiry::taking_a_seat_of_a_hold_that_is_over_ends_the_whole_hold,
             expiry::what_holds_that_are_over_had_is_never_sold_out,
             idempotency::the_same_key_has_one_effect_and_one_answer,
+            idempotency::two_keys_that_make_one_id_harm_nobody,
             idempotency::a_refusal_is_not_remembered,
             idempotency::a_success_that_changed_nothing_is_remembered,
             idempotency::an_answer_is_remembered_as_it_was_given,

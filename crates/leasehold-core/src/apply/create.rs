@@ -25,7 +25,10 @@ impl State {
         if ttl < HOLD_TTL_MIN || ttl > policy.hold_total_max {
             return Err(Refusal::Invalid("ttl_ms is out of range"));
         }
-        assert!(self.hold_slot(create.id).is_none(), "a hold's id is used once");
+        // Ids of holds under idempotency keys are partly the caller's: two that are alike can be looked for.
+        if self.hold_slot(create.id).is_some() {
+            return Err(Refusal::Invalid("the hold's id is in use"));
+        }
         let chosen = self.choose(create.event, &create.items, ITEMS_PER_HOLD_MAX, now, changes)?;
         self.require_within_limit(create.event, create.holder.as_ref(), chosen.units(), 0, now, changes)?;
 

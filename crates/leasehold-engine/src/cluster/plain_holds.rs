@@ -11,8 +11,8 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use leasehold_core::limits::{BEST_COUNT_MAX, HOLD_TTL_MIN, ITEMS_PER_HOLD_MAX};
 use leasehold_core::{
-    Command, CreateHold, EventNo, EventState, Fence, Hold, HoldState, Item, ItemRequest, Millis, PoolNo,
-    Refusal, SeatNo, SeatStatus, SectionNo, Timestamp, best_seats,
+    Command, CreateHold, EventNo, EventState, Fence, Hold, HoldId, HoldState, Item, ItemRequest, Millis,
+    PoolNo, Refusal, SeatNo, SeatStatus, SectionNo, Timestamp, best_seats,
 };
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -44,9 +44,14 @@ pub(crate) struct PlainHold {
     is_proposal: bool,
 }
 
-/// Seats that were proposed to others in the same batch, each with its event.
+/// What is spoken for in one batch.
 #[derive(Default)]
-pub(crate) struct Proposed(HashSet<(EventNo, SeatNo)>);
+pub(crate) struct SpokenFor {
+    /// Seats that were proposed, each with its event.
+    proposed: HashSet<(EventNo, SeatNo)>,
+    /// Of holds under idempotency keys: only these can be alike.
+    ids: HashSet<HoldId>,
+}
 
 /// The arguments of `hold_v2`.
 #[derive(Default)]
@@ -68,12 +73,15 @@ struct Arguments {
 
 impl PlainHold {
     /// The job as a plain hold, or the job itself if it is something else.
-    pub(crate) fn of(job: Job, shared: &Shared, proposed: &mut Proposed) -> Result<Self, Job> {
+    pub(crate) fn of(job: Job, shared: &Shared, spoken_for: &mut SpokenFor) -> Result<Self, Job> {
         let Command::CreateHold(create) = &job.request.command else { return Err(job) };
         let Some(hall) = shared.halls.known(create.event.0.cast_signed()) else { return Err(job) };
+        if job.request.key.is_some() && !spoken_for.ids.insert(create.id) {
+            return Err(job);
+        }
         let rules = hall.rules();
         let is_proposal = create.items.iter().any(|item| matches!(item, ItemRequest::Best { .. }));
-        match plain(create, &hall, &rules, proposed) {
+        match plain(create, &hall, &rules, spoken_for) {
             Some(hold) => {
                 let rules_version = rules.version.cast_signed();
                 Ok(Self { job, hold, rules_version, hall, is_proposal })
@@ -120,14 +128,14 @@ pub(crate) fn asked(create: &CreateHold, hall: &Hall, rules: &Rules) -> Option<A
 }
 
 /// The hold as it would be granted by these rules; none when they have more to say about it.
-fn plain(create: &CreateHold, hall: &Hall, rules: &Rules, proposed: &mut Proposed) -> Option<Hold> {
+fn plain(create: &CreateHold, hall: &Hall, rules: &Rules, spoken_for: &mut SpokenFor) -> Option<Hold> {
     let policy = &rules.policy;
     let ttl = create.ttl.unwrap_or(policy.hold_ttl);
     let limited = policy.units_per_holder_max > 0 && create.holder.is_some();
     let Asked { mut seats, pools } = asked(create, hall, rules).filter(|_| !limited)?;
     for item in &create.items {
         if let ItemRequest::Best { count, section } = *item {
-            seats.extend(proposed.propose(hall, count, section, &seats)?);
+            seats.extend(spoken_for.propose(hall, count, section, &seats)?);
         }
     }
     if seats.len() + pools.len() > ITEMS_PER_HOLD_MAX {
@@ -208,7 +216,7 @@ pub(crate) async fn grant(connection: &Connection, shared: &Shared, holds: Vec<P
     Decided { carried: Carried::Out(News { versions, answers }), undecided }
 }
 
-impl Proposed {
+impl SpokenFor {
     /// The best seats as far as this server knows, without those that are spoken for.
     fn propose(
         &mut self,
@@ -225,10 +233,10 @@ impl Proposed {
             best_seats(layout, count, section, |seat| {
                 statuses[seat.0 as usize] == SeatStatus::Free
                     && !without.contains(&seat)
-                    && !self.0.contains(&(event, seat))
+                    && !self.proposed.contains(&(event, seat))
             })
         })?;
-        self.0.extend(seats.iter().map(|seat| (event, *seat)));
+        self.proposed.extend(seats.iter().map(|seat| (event, *seat)));
         Some(seats)
     }
 }

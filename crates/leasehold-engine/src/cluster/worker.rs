@@ -17,7 +17,7 @@ use super::connection::{CALL_TIME_MAX, Connection, Failure, within};
 use super::create::create_event;
 use super::desk::{self, Carried, Job};
 use super::follower::News;
-use super::plain_holds::{PlainHold, Proposed, grant};
+use super::plain_holds::{PlainHold, SpokenFor, grant};
 use super::plain_sales::{is_plain_sale, sell};
 use super::shared::Shared;
 use super::wants::{Wants, number};
@@ -196,9 +196,9 @@ impl Worker {
             return (decided.carried, decided.undecided);
         }
         let (mut plain, mut others) = (Vec::new(), Vec::new());
-        let mut proposed = Proposed::default();
+        let mut spoken_for = SpokenFor::default();
         for job in jobs {
-            match PlainHold::of(job, &shared, &mut proposed) {
+            match PlainHold::of(job, &shared, &mut spoken_for) {
                 Ok(hold) => plain.push(hold),
                 Err(job) => others.push(job),
             }

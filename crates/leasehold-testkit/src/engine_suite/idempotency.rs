@@ -24,6 +24,39 @@ pub async fn the_same_key_has_one_effect_and_one_answer(store: &dyn EngineStore)
     engine.close().await;
 }
 
+/// Of a hold's id under a key most bits are the key's, so two keys can be found that make one id: the second hold is refused,
+/// and nobody else notices anything.
+pub async fn two_keys_that_make_one_id_harm_nobody(store: &dyn EngineStore) {
+    let engine = store.open().await;
+    let venue = create_event(&*engine, 1, 12).await;
+    let id = new_hold_id();
+    let ask = |seat: u32, scope: u128| {
+        let mut request = hold_seat(&venue, seat, LONG_MS);
+        if let (Command::CreateHold(create), true) = (&mut request.command, scope > 0) {
+            create.id = id;
+        }
+        let key = (scope > 0).then_some(IdempotencyKey { scope: scope << 64 | 1, fingerprint: scope });
+        let (engine, request) = (Arc::clone(&engine), request.with_key(key));
+        tokio::spawn(async move { engine.execute(request).await })
+    };
+    // At the same time, among others, and once more when it is there.
+    let asked: Vec<_> = (0..8).map(|seat| ask(seat, u128::from(seat % 2) * u128::from(seat + 1))).collect();
+    let (mut granted, mut refused) = (0, 0);
+    for (seat, asking) in asked.into_iter().enumerate() {
+        match asking.await.unwrap() {
+            Ok(_) => granted += 1,
+            Err(EngineError::Refused(Refusal::Invalid(_))) if seat % 2 == 1 => refused += 1,
+            Err(other) => panic!("seat {seat}: {other:?}"),
+        }
+    }
+    assert_eq!((granted, refused), (5, 3));
+    let again = ask(8, 100).await.unwrap();
+    assert!(matches!(again, Err(EngineError::Refused(Refusal::Invalid(_)))), "{again:?}");
+    ask(9, 0).await.unwrap().expect("it is free");
+    assert_eq!(engine.event(&venue).await.unwrap().counts.held, 6);
+    engine.close().await;
+}
+
 /// What was refused may be asked again under the same key.
 pub async fn a_refusal_is_not_remembered(store: &dyn EngineStore) {
     let engine = store.open().await;
