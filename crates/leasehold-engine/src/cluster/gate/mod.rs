@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hashbrown::HashSet;
 use leasehold_core::{CreateHold, Item, ItemRequest, PoolNo, Refusal, SeatNo, SeatStatus};
 use leasehold_lock::link::Link;
@@ -227,7 +228,7 @@ impl Gate {
         }
     }
 
-    /// Claims section after section and pool after pool; gives back what it has when one of them cannot be had. Ends with what
+    /// Claims section after section, and then the pools; gives back what it has when one of them cannot be had. Ends with what
     /// it has when it is let through all the same.
     async fn claim_all(
         self: &Arc<Self>,
@@ -252,24 +253,35 @@ impl Gate {
             true => None,
             false => Some(Refusal::SeatsTaken(taken)),
         };
-        if refusal.is_none() {
-            for stock in &mut claim.pools {
-                if is_let_through.load(Ordering::Relaxed) {
-                    return Ok(Ok(()));
-                }
-                stock.bucket = self.bucket(&claim.hall, claim.who, stock.pool);
-                refusal = self.claim_units(&claim.hall, stock, is_let_through).await?;
-                if refusal.is_some() {
-                    // One of the seats may only have been doubted, and what is said of seats comes first.
-                    refusal = refusal.filter(|_| claim.sections.is_empty());
-                    break;
-                }
-                claim.claimed += 1;
-            }
+        if refusal.is_none() && !is_let_through.load(Ordering::Relaxed) {
+            // One of the seats may only have been doubted, and what is said of seats comes first.
+            refusal = self.claim_pools(claim, is_let_through).await?.filter(|_| claim.sections.is_empty());
         }
         let Some(refusal) = refusal else { return Ok(Ok(())) };
         self.give_back(claim).await;
         Ok(Err(refusal))
+    }
+
+    /// Claims the units of all pools at once: they are in one slot, so it takes one script. Says which is short.
+    async fn claim_pools(
+        &self,
+        claim: &mut Claim,
+        is_let_through: &AtomicBool,
+    ) -> Result<Option<Refusal>, Away> {
+        let Claim { hall, who, pools, .. } = claim;
+        let (hall, who) = (&*hall, *who);
+        let claims = pools.iter_mut().map(|stock| async move {
+            stock.bucket = self.bucket(hall, who, stock.pool);
+            let found = self.claim_units(hall, stock, is_let_through).await;
+            if !matches!(found, Ok(None)) {
+                stock.quantity = 0;
+            }
+            found
+        });
+        let found = join_all(claims).await;
+        claim.claimed += claim.pools.len();
+        let found: Vec<Option<Refusal>> = found.into_iter().collect::<Result<_, Away>>()?;
+        Ok(found.into_iter().flatten().next())
     }
 
     async fn give_back(self: &Arc<Self>, claim: &mut Claim) {
