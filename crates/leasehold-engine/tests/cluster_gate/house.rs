@@ -101,7 +101,11 @@ pub(crate) fn key(scope: u128) -> Option<IdempotencyKey> {
 }
 
 pub(crate) fn keys_of(house: &House, what: &str) -> Vec<String> {
-    house.redis.command(&["KEYS", &format!("*:{what}")])
+    keys_named(house, &format!("*:{what}"))
+}
+
+pub(crate) fn keys_named(house: &House, pattern: &str) -> Vec<String> {
+    house.redis.command(&["KEYS", pattern])
 }
 
 pub(crate) fn taken(seats: &[u32]) -> Refusal {

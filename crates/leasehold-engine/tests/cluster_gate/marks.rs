@@ -9,8 +9,8 @@ use leasehold_testkit::engine_suite::*;
 use leasehold_testkit::servers::{Direction, FaultProxy};
 
 use crate::house::{
-    House, gate_of, hold, in_one_house, key, keys_of, refusal, refused_by_gate, refused_without_the_ledger,
-    taken,
+    House, gate_of, hold, in_one_house, key, keys_named, keys_of, refusal, refused_by_gate,
+    refused_without_the_ledger, taken,
 };
 
 /// Whoever was let through and refused by the ledger may ask again under its key as often as it likes.
@@ -143,4 +143,60 @@ async fn who_repeats_a_request_about_what_others_have_by_now_is_answered_also_wh
         assert_eq!(hold(&house.one, ask().with_key(key(scope))).await.id, held.id, "the answer of then");
     }
     house.close().await;
+}
+
+/// From a few minutes after Redis has forgotten everything, losers with keys cost the ledger nothing again, and repetitions are
+/// still recognised: the marks of what the ledger remembers are written once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marks_that_redis_forgot_are_written_again() {
+    in_one_house(forgotten_marks_are_written_again).await;
+}
+
+async fn forgotten_marks_are_written_again(mut house: House) -> bool {
+    /// Attempts that were marked before have ended after that.
+    const ENDED_AFTER_MS: i64 = 180_000;
+    let units = |house: &House, scope| house.units(10).with_key(key(scope));
+    let first = hold(&house.one, units(&house, 1)).await;
+    hold(&house.one, house.seats(&[0]).with_key(key(2))).await;
+    house.one.execute(release(&*house.one, first.id)).await.unwrap();
+    house.noted().await;
+    house.redis.command::<()>(&["FLUSHALL"]);
+    until("others have the units", async || house.other.execute(house.units(10)).await.is_ok()).await;
+
+    // All keys that end so are in one slot. Somebody who has none there is looked up in the ledger, again and again.
+    let mut scope = 2;
+    let mut loser = |house: &House| {
+        scope += 32;
+        house.seats(&[0]).with_key(key(scope))
+    };
+    let slot = |house: &House, number: u32| keys_named(house, &format!("*.k{number}}}"));
+    until("the slot is told", async || {
+        assert_eq!(refusal(house.one.execute(loser(&house)).await), taken(&[0]));
+        slot(&house, 2).len() == 1
+    })
+    .await;
+    assert_eq!(refusal(house.one.execute(house.seats(&[0]).with_key(key(33))).await), taken(&[0]));
+    let says = |house: &House, number| house.redis.command::<i64>(&["GET", &slot(house, number)[0]]);
+    assert!(says(&house, 1) > 0 && says(&house, 2) > 0);
+
+    // As if that had been a while ago.
+    for number in [1, 2] {
+        let then = says(&house, number) - ENDED_AFTER_MS;
+        house.redis.command::<()>(&["SET", &slot(&house, number)[0], &then.to_string(), "PX", "600000"]);
+    }
+    until("both slots have all marks", async || {
+        assert_eq!(refusal(house.one.execute(loser(&house)).await), taken(&[0]));
+        [1, 2].iter().all(|number| says(&house, *number) == 0)
+    })
+    .await;
+    until("the others are told", async || slot(&house, 3).len() == 1).await;
+    assert!(says(&house, 3) > 0, "of this one they are still missing");
+    assert_eq!(hold(&house.other, units(&house, 1)).await.id, first.id, "the answer of then");
+    house.ledger.pause();
+    let told = refused_without_the_ledger(&house.other, loser(&house)).await;
+    house.ledger.resume();
+    let Some(told) = told else { return false };
+    assert_eq!(told, taken(&[0]));
+    house.close().await;
+    true
 }

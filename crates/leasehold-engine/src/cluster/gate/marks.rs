@@ -2,8 +2,11 @@
 //!
 //! Marks are in a few slots, and each slot says from when on it has all of them. Redis may lose marks, but what is in one
 //! slot is lost together; and a server that could not write a mark says so later. Where marks may be missing, whoever would
-//! be refused is looked up in the ledger first.
+//! be refused is looked up in the ledger first, until they have been written again.
 
+mod restoring;
+
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -67,13 +70,19 @@ pub(super) struct Marks {
     keys: Keys,
     /// What slots have not been told yet, and how often that was found out.
     untold: Mutex<HashMap<Telling, u64>>,
+    /// Somebody sees to it that marks which may be missing are written again.
+    restores: AtomicBool,
 }
 
 impl Mark {
     /// Of a new attempt.
     pub(super) fn new(scope: u128) -> Self {
+        Self::of(scope, Uuid::new_v4().as_u128() as i64)
+    }
+
+    fn of(scope: u128, attempt: i64) -> Self {
         let slot = u8::try_from(scope % u128::from(SLOTS)).expect("there are few slots");
-        Self { slot, scope, attempt: Uuid::new_v4().as_u128() as i64 }
+        Self { slot, scope, attempt }
     }
 }
 
@@ -89,7 +98,8 @@ impl Before {
 
 impl Marks {
     pub(super) fn new(lanes: Arc<Lanes>, shared: Arc<Shared>, ledger: String) -> Self {
-        Self { lanes, shared, ledger, keys: Keys::default(), untold: Mutex::default() }
+        let (keys, untold, restores) = (Keys::default(), Mutex::default(), AtomicBool::default());
+        Self { lanes, shared, ledger, keys, untold, restores }
     }
 
     /// Before the first request: tells slots of which nothing is known that there were no marks, if nobody has had an answer
@@ -113,7 +123,10 @@ impl Marks {
         match self.ask(Script::IsMarked, mark.slot, Some(mark), Vec::new()).await?[..] {
             [1] => Ok(Found::Marked),
             [0] => Ok(Found::Unmarked),
-            [2] => Ok(Found::Perhaps),
+            [2] => {
+                self.restore();
+                Ok(Found::Perhaps)
+            }
             _ => {
                 self.tell(mark.slot, Before::Unknown);
                 Ok(Found::Perhaps)
@@ -128,10 +141,14 @@ impl Marks {
 
     /// Says that there is this attempt.
     pub(super) async fn set(self: &Arc<Self>, mark: &Mark) {
-        let args = vec![mark.attempt.to_string(), MARK_TIME.as_millis().to_string()];
-        if self.ask(Script::Mark, mark.slot, Some(mark), args).await.is_err() {
+        if self.write(mark).await.is_err() {
             self.tell(mark.slot, Before::Missing);
         }
+    }
+
+    async fn write(&self, mark: &Mark) -> Result<(), Away> {
+        let args = vec![mark.attempt.to_string(), MARK_TIME.as_millis().to_string()];
+        self.ask(Script::Mark, mark.slot, Some(mark), args).await.map(drop)
     }
 
     /// Says that it did nothing.
