@@ -23,8 +23,9 @@ pub struct BadTtl;
 /// What a grant is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guarantee {
-    /// The grant carries a fence that is higher than every earlier one of the same name, whatever clocks
-    /// and pauses do. A resource that checks it is safe.
+    /// The grant carries a fence that no other grant of the same name has, and that is higher than every earlier one,
+    /// whatever clocks and pauses do. A resource that checks it is safe. (A Redis master that is cut off may go on granting
+    /// for a moment after its successor has begun. Its fences are lower, so the resource turns those late ones away.)
     Fenced,
     /// One owner at a time as long as the store keeps its memory and clocks run evenly. No fence.
     Lease,

@@ -2,10 +2,10 @@
 //!
 //! A counter in Redis alone is given out twice after a failover, because a replica may not have seen the last
 //! increments. So each slot's counter belongs to an *epoch* and to one *tenure of one node*: the node's
-//! replication id, which changes whenever a server starts or is promoted. A script that finds another id, or
-//! nothing, refuses; the client then takes the next epoch from PostgreSQL and installs it. A fence is
-//! `epoch * 2^32 + count`, so all fences of a later epoch are higher. PostgreSQL is asked once per slot and
-//! failover, and never for a lock.
+//! replication id, which changes whenever a server starts or is promoted, and in a cluster its config epoch, which rises
+//! when it gets a slot. A script that finds another tenure, or nothing, refuses; the client then takes the next epoch from
+//! PostgreSQL and installs it. A fence is `epoch * 2^32 + count`, so all fences of a later epoch are higher. PostgreSQL is
+//! asked once per slot and failover, and never for a lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,12 +35,13 @@ impl Epochs {
     /// Epochs from a PostgreSQL database. It must not lose commits: no asynchronous failover.
     pub fn open(url: &str) -> Result<Self, BadPostgresUrl> {
         let database = Database::at(url)?;
-        let install = Lua::new(include_str!("scripts/install_epoch.lua"));
+        let text = concat!(include_str!("scripts/tenure.lua"), include_str!("scripts/install_epoch.lua"));
+        let install = Lua::new(text);
         Ok(Self { database, client: Arc::default(), install: Arc::new(install) })
     }
 
-    /// Begins a new epoch for a slot on the node that has this replication id.
-    pub(super) async fn begin(&self, link: &Link, slot: u16, replid: &str) -> Result<(), StoreError> {
+    /// Begins a new epoch for a slot on the node that is in this tenure.
+    pub(super) async fn begin(&self, link: &Link, slot: u16, tenure: &str) -> Result<(), StoreError> {
         let next = tokio::time::timeout(TIME_MAX, self.next(slot)).await;
         let epoch = match next {
             Ok(epoch) => epoch?,
@@ -51,7 +52,9 @@ impl Epochs {
         }
         // Whether this epoch came into force or a later one: whoever asks again finds out.
         let keys = [keys::guard(slot), keys::counter(slot)];
-        let _in_force: u8 = link.run(&self.install, &keys, &[&epoch.to_string(), replid]).await?;
+        let in_cluster = super::flag(link.is_cluster());
+        let args = [&epoch.to_string(), tenure, in_cluster];
+        let _in_force: u8 = link.run(&self.install, &keys, &args).await?;
         tracing::info!(slot, epoch, "a Redis node began a new epoch of fences");
         Ok(())
     }

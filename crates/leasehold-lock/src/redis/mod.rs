@@ -126,7 +126,11 @@ impl Redis {
             claim_ms: CLAIM_DEFAULT.as_millis().to_string(),
             alive_ms: ALIVE.as_millis().to_string(),
             queue_max: QUEUE_LENGTH_MAX.to_string(),
-            acquire: Lua::new(concat!(include_str!("scripts/line.lua"), include_str!("scripts/acquire.lua"))),
+            acquire: Lua::new(concat!(
+                include_str!("scripts/line.lua"),
+                include_str!("scripts/tenure.lua"),
+                include_str!("scripts/acquire.lua")
+            )),
             release: Lua::new(concat!(
                 include_str!("scripts/release_one.lua"),
                 include_str!("scripts/line.lua"),
@@ -143,6 +147,15 @@ impl Redis {
         return self.epochs.is_some();
         #[cfg(not(feature = "postgres"))]
         false
+    }
+
+    /// The same for scripts, which know other tenures in a cluster.
+    fn fencing(&self) -> &'static str {
+        match (self.is_fenced(), self.link.is_cluster()) {
+            (false, _) => "0",
+            (true, false) => "1",
+            (true, true) => "2",
+        }
     }
 
     /// How the message of a release is sent: in a cluster only to the nodes of the slot.
@@ -315,7 +328,7 @@ impl Redis {
         let args = [
             request.owner.as_str(),
             &ttl,
-            flag(self.is_fenced()),
+            self.fencing(),
             flag(in_order),
             self.publish(),
             self.count_listeners(),
@@ -335,22 +348,22 @@ impl Redis {
         for _ in 0..EPOCHS_PER_REQUEST_MAX {
             match self.take(request, group).await? {
                 Taken::Attempt(attempt) => return Ok(attempt),
-                Taken::NeedsEpoch { slot, replid } => self.begin_epoch(slot, &replid).await?,
+                Taken::NeedsEpoch { slot, tenure } => self.begin_epoch(slot, &tenure).await?,
             }
         }
         Err(StoreError::Unknown("the servers keep changing while they are given an epoch".into()))
     }
 
     #[cfg(feature = "postgres")]
-    async fn begin_epoch(&self, slot: u16, replid: &str) -> Result<(), StoreError> {
+    async fn begin_epoch(&self, slot: u16, tenure: &str) -> Result<(), StoreError> {
         match &self.epochs {
-            Some(epochs) => epochs.begin(&self.link, slot, replid).await,
+            Some(epochs) => epochs.begin(&self.link, slot, tenure).await,
             None => Err(StoreError::Refused("no epoch authority is configured".into())),
         }
     }
 
     #[cfg(not(feature = "postgres"))]
-    async fn begin_epoch(&self, _slot: u16, _replid: &str) -> Result<(), StoreError> {
+    async fn begin_epoch(&self, _slot: u16, _tenure: &str) -> Result<(), StoreError> {
         Err(StoreError::Refused("no epoch authority is configured".into()))
     }
 
@@ -379,7 +392,7 @@ impl Redis {
 /// What the script said.
 enum Taken {
     Attempt(Attempt),
-    NeedsEpoch { slot: u16, replid: String },
+    NeedsEpoch { slot: u16, tenure: String },
 }
 
 impl Taken {
@@ -401,7 +414,7 @@ impl Taken {
                 Some(Self::Attempt(Attempt::Granted(Grant { fences, remaining: Duration::MAX })))
             }
             "busy" => Some(Self::Attempt(redis.busy(place()?.name, number(2)?, number(3)?))),
-            "epoch" => Some(Self::NeedsEpoch { slot: place()?.slot, replid: text(2)?.to_owned() }),
+            "epoch" => Some(Self::NeedsEpoch { slot: place()?.slot, tenure: text(2)?.to_owned() }),
             _ => None,
         }
     }
@@ -417,9 +430,10 @@ impl Backend for Redis {
         if self.is_fenced() {
             return Guarantees {
                 level: Guarantee::Fenced,
-                because: "Fences only grow, also over failovers, restarts and flushes, as long as the epoch \
-                          authority keeps its memory. Two owners at a time are possible after a failover or a \
-                          jump of the server's clock; the resource's check of the fence decides.",
+                because: "No fence is given out twice, and they only grow, also over failovers, restarts and \
+                          flushes, as long as the epoch authority keeps its memory. Two owners at a time are \
+                          possible after a failover, while a master that was cut off goes on with its lower \
+                          fences, and after a jump of the server's clock; the resource's check of the fence decides.",
             };
         }
         Guarantees {

@@ -1,13 +1,13 @@
 //! A cluster's failover that loses writes which were answered: fences go on growing, a plain counter goes back.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_lock::{Acquired, Epochs, Guarantee, LockError, Locker, Redis};
 use leasehold_testkit::servers::{Postgres, RedisCluster};
 
-use crate::support::{Ledger, until};
+use crate::support::{Ledger, take, until};
 
 /// The braces put the lock, its fences and the plain counter into one slot, so they share their fate.
 const NAME: &str = "{job}";
@@ -91,4 +91,46 @@ async fn pitfall_12_cluster_failover_that_loses_writes_never_takes_a_fence_back(
     }
     println!("{} grants, {unanswered} without an answer", ledger.count());
     ledger.check();
+}
+
+/// Pitfall 13: a slot goes to another node, which issues fences there and loses them, and comes back before anybody has
+/// asked for one since. The node that has it again was never started anew, and has the counter and the guard of then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_13_slot_that_comes_back_from_a_node_that_lost_writes_takes_no_fence_back() {
+    let (mut cluster, postgres) = (RedisCluster::start(), Postgres::start());
+    let redis = Redis::open(&cluster.url()).unwrap();
+    let locker = Locker::new(redis.with_epochs(Epochs::open(&postgres.url()).unwrap()));
+    let slot = cluster.slot_of(LOCK_KEY);
+    let first = cluster.master_of_slot(slot);
+    let second = cluster.masters().into_iter().find(|node| *node != first).expect("another master");
+    for _ in 0..5 {
+        take(&locker, NAME).await;
+    }
+    let _: i64 = cluster.server(first).command(&["INCR", PLAIN_COUNTER]);
+    cluster.move_slot(slot, second);
+
+    let cut = cluster.begin_lost_writes(LOCK_KEY);
+    assert_eq!(cut.master, second);
+    let plain: i64 = cluster.server(second).command(&["INCRBY", PLAIN_COUNTER, "10"]);
+    let lost = take(&locker, NAME).await;
+    cluster.fail_over(cut);
+    cluster.move_slot(slot, first);
+    let plain_after: i64 = cluster.server(first).command(&["INCR", PLAIN_COUNTER]);
+    assert!(plain_after < plain, "nothing was lost: {plain}, then {plain_after}");
+
+    // The client finds out where the slot is while it asks.
+    let found = Mutex::new(None);
+    until("somebody has the lock again", async || {
+        let acquired = locker.acquire(NAME).wait(Duration::from_secs(1)).await;
+        let fence = match acquired {
+            Ok(Acquired::Granted(guard)) => guard.fence(),
+            Ok(Acquired::Busy(_)) | Err(LockError::Unknown { .. }) => None,
+            Err(error) => panic!("a failover must not be a refusal: {error:?}"),
+        };
+        *found.lock().unwrap() = fence;
+        fence.is_some()
+    })
+    .await;
+    let fence = found.into_inner().unwrap();
+    assert!(fence > Some(lost), "{lost:?}, then {fence:?}");
 }

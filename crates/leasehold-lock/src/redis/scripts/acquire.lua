@@ -2,15 +2,15 @@
 --
 -- KEYS, five per name, all in one cluster slot: lock, guard, counter, queue, heard. Then, in order and not in a
 --       cluster, a mark that somebody waits in line.
--- ARGV: owner, ttl ms, fenced 0/1, in order 0/1, and in order: publish command, the command that counts who listens,
+-- ARGV: owner, ttl ms, fenced (0 no, 1 yes, 2 in a cluster), in order 0/1, and in order: publish command, the command that counts who listens,
 --       claim ms, alive ms, queue length max, the channel on which the owner listens for its turn.
 -- Returns {'granted', fence, fence, ...}, {'busy', index of the name, remaining ms, ahead or -1},
---         or {'epoch', index of the name, replication id}: the node has no epoch for what it is now.
+--         or {'epoch', index of the name, tenure}: the slot has no epoch for what its node is now.
 --
 -- The lock's value is the owner, and with a fence the owner, '#' and the fence. An owner that asks again gets
 -- the lease it has, at full length, with the fences it has. A name that was handed over to the owner by a
 -- release is such a lease.
-local owner, ttl, fenced, in_order = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4] == '1'
+local owner, ttl, fenced, in_order = ARGV[1], ARGV[2], ARGV[3] ~= '0', ARGV[4] == '1'
 local names = math.floor(#KEYS / 5)
 local mine = {}
 
@@ -57,17 +57,15 @@ end
 
 local answer = {'granted'}
 if fenced then
-  -- A node that was promoted, restarted or emptied since its epoch was given out may have forgotten fences:
-  -- its replication id is another one, or the guard is gone, or the counter.
-  local info = redis.call('INFO', 'replication')
-  local _, label_end = string.find(info, 'master_replid:', 1, true)
-  local replid = string.sub(info, label_end + 1, label_end + 40)
+  -- A node that was promoted, restarted or emptied since its epoch was given out, or got the slot since, may have
+  -- forgotten fences: its tenure is another one, or the guard is gone, or the counter.
+  local now = tenure(ARGV[3] == '2')
   for i = 0, names - 1 do
     local fence = mine[i] and string.match(mine[i], '#(%d+)$')
     if not fence then
-      if redis.call('GET', KEYS[5 * i + 2]) ~= replid then return {'epoch', i + 1, replid} end
+      if redis.call('GET', KEYS[5 * i + 2]) ~= now then return {'epoch', i + 1, now} end
       local count = redis.call('INCR', KEYS[5 * i + 3])
-      if count < 4294967296 or count % 4294967296 == 4294967295 then return {'epoch', i + 1, replid} end
+      if count < 4294967296 or count % 4294967296 == 4294967295 then return {'epoch', i + 1, now} end
       fence = string.format('%.0f', count)
     end
     answer[i + 2] = fence
