@@ -57,9 +57,10 @@ pub(crate) fn check<B>(config: &ServerConfig, ends: Ends, request: &Request<B>) 
     if !is_operators && (host != Some(false) || !ends.is_loopback_only) {
         return Ok(());
     }
-    let is_passed_on = headers.keys().any(|name| PASSED_ON.contains(&name.as_str()))
-        || config.trusted_proxies.iter().any(|proxies| proxies.contains(ends.peer));
-    if ends.is_loopback_only && !is_passed_on && host == Some(false) {
+    let is_proxys = config.trusted_proxies.iter().any(|proxies| proxies.contains(ends.peer));
+    let is_passed_on = is_proxys || headers.keys().any(|name| PASSED_ON.contains(&name.as_str()));
+    // What proxies add, a stranger's page can add too.
+    if ends.is_loopback_only && !is_proxys && host == Some(false) {
         return Err(ApiError::not_found().detail(
             "this server is asked for as 127.0.0.1 or localhost, or through a proxy named in --trusted-proxies",
         ));
@@ -170,13 +171,22 @@ mod tests {
 
     #[test]
     fn foreign_name_that_leads_to_this_machine_opens_nothing() {
+        let peer = "127.0.0.1";
+        let refuses_with = |config: &ServerConfig, is_loopback_only, headers: &[(&str, &str)]| {
+            let ends = Ends { peer: peer.parse().unwrap(), is_loopback_only };
+            check(config, ends, &ask(Method::GET, "/v1/events", headers)).is_err()
+        };
         let refuses = |is_loopback_only, headers: &[(&str, &str)]| {
-            let ends = Ends { peer: "127.0.0.1".parse().unwrap(), is_loopback_only };
-            check(&ServerConfig::default(), ends, &ask(Method::GET, "/v1/events", headers)).is_err()
+            refuses_with(&ServerConfig::default(), is_loopback_only, headers)
         };
         assert!(refuses(true, &[("host", "stranger.example:7070")]));
         assert!(!refuses(true, &[("host", "127.0.0.1:7070")]));
-        assert!(!refuses(true, &[("host", "tickets.example"), ("x-forwarded-for", "192.0.2.1")]), "a proxy");
+        for name in PASSED_ON {
+            let headers = [("host", "stranger.example"), (name, "192.0.2.1")];
+            assert!(refuses(true, &headers), "{name} is what any page can send");
+        }
+        let behind = ServerConfig { trusted_proxies: vec![peer.parse().unwrap()], ..ServerConfig::default() };
+        assert!(!refuses_with(&behind, true, &[("host", "tickets.example")]), "a proxy that was named");
         assert!(
             !refuses(false, &[("host", "tickets.example")]),
             "a server that others reach has other names"

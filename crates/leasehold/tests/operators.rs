@@ -69,6 +69,9 @@ async fn strangers_proxies_and_other_peoples_pages_get_nothing_of_the_operators(
     {
         assert_eq!(ask(&server, request, &name), 200, "{request}");
         assert_eq!(ask(&server, request, "made-to-lead-here.example"), 404, "{request}");
+        // Any page can add that.
+        let forwarded = "made-to-lead-here.example\r\nx-forwarded-for: 203.0.113.9";
+        assert_eq!(ask(&server, request, forwarded), 404, "{request}");
     }
     let page =
         client.send(Request::get("/events/gala").header("x-forwarded-for", "203.0.113.9")).await.unwrap();
