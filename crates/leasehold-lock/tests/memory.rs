@@ -30,8 +30,8 @@ async fn a_lease_too_short_to_be_of_use_is_asked_for_ever_more_slowly() {
     let locker = Locker::new(Memory::new());
     let fence = async || locker.acquire("job").await.unwrap().granted().unwrap().fence().unwrap().0;
     let before = fence().await;
-    let acquired = locker.acquire("job").hold_max(Duration::ZERO).wait(Duration::from_millis(300)).await;
+    let acquired = locker.acquire("job").hold_max(Duration::ZERO).wait(Duration::from_secs(2)).await;
     assert!(matches!(acquired, Err(LockError::Unknown { .. })), "{acquired:?}");
     let grants = fence().await - before - 1;
-    assert!((2..40).contains(&grants), "it was granted {grants} times");
+    assert!((2..80).contains(&grants), "it was granted {grants} times");
 }

@@ -66,7 +66,7 @@ async fn a_busy_process_is_told_of_releases_by_others() {
 /// A lease begins when its transaction does, and not when that began to wait for another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_had_to_wait_for_the_file_has_its_whole_length() {
-    const LENGTH: Duration = Duration::from_millis(500);
+    const LENGTH: Duration = Duration::from_secs(2);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("locks.db");
     let store = Sqlite::open(&path).unwrap();

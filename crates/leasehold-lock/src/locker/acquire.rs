@@ -125,7 +125,12 @@ impl Pursuit {
             match &mut watch {
                 Some((watch, before)) if before.name == busy.name => watch.settle(),
                 _ => {
-                    let left = until.since(self.core.clock.now());
+                    // Whoever cannot be told soon looks meanwhile.
+                    let look_after = match self.held.order {
+                        Order::Fifo => LOOK_AFTER_IN_QUEUE,
+                        Order::Any => LOOK_AFTER_WITH_BELL,
+                    };
+                    let left = until.since(self.core.clock.now()).min(look_after);
                     watch = tokio::time::timeout(left, self.listen(&busy)).await.unwrap_or(None);
                     // What was released before the ear was open did not ring: look once more at once.
                     if watch.is_some() {

@@ -5,7 +5,8 @@
 //! replication id, which changes whenever a server starts or is promoted, and in a cluster its config epoch, which rises
 //! when it gets a slot. A script that finds another tenure, or nothing, refuses; the client then takes the next epoch from
 //! PostgreSQL and installs it. A fence is `epoch * 2^32 + count`, so all fences of a later epoch are higher. PostgreSQL is
-//! asked once per slot and failover, and never for a lock.
+//! asked once per slot and failover, and never for a lock. It also knows which masters were replaced: one that is cut off and
+//! goes on gets no epoch above its successor's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +14,24 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
-use super::keys;
 use super::link::Link;
 use super::script::Lua;
+use super::{Question, keys};
 use crate::error::StoreError;
 use crate::postgres::{BadPostgresUrl, Database, failure};
 
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// Fences stay below 2^53, up to which every JSON reader is exact.
 const EPOCH_MAX: i64 = 1 << 21;
+
+/// What became of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// An epoch is in force, this one or a later one; or none, because all is different by now. Whoever asks again finds out.
+    Perhaps,
+    /// The node was replaced by another one, which asked before.
+    Superseded,
+}
 
 /// Hands out epochs, each only once.
 #[derive(Debug, Clone)]
@@ -40,39 +50,42 @@ impl Epochs {
         Ok(Self { database, client: Arc::default(), install: Arc::new(install) })
     }
 
-    /// Begins a new epoch for a slot on the node that is in this tenure.
-    pub(super) async fn begin(&self, link: &Link, slot: u16, tenure: &str) -> Result<(), StoreError> {
-        let next = tokio::time::timeout(TIME_MAX, self.next(slot)).await;
-        let epoch = match next {
-            Ok(epoch) => epoch?,
+    /// Begins a new epoch for a slot on the node that asks.
+    pub(super) async fn begin(&self, link: &Link, question: &Question) -> Result<Begun, StoreError> {
+        let next = tokio::time::timeout(TIME_MAX, self.next(question)).await;
+        let next = match next {
+            Ok(next) => next?,
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         };
+        let Some(epoch) = next else { return Ok(Begun::Superseded) };
         if epoch >= EPOCH_MAX {
             return Err(StoreError::Refused("all epochs of this slot are used up".into()));
         }
-        // Whether this epoch came into force or a later one: whoever asks again finds out.
+        let slot = question.slot;
         let keys = [keys::guard(slot), keys::counter(slot)];
         let in_cluster = super::flag(link.is_cluster());
-        let args = [&epoch.to_string(), tenure, in_cluster];
-        let _in_force: u8 = link.run(&self.install, &keys, &args).await?;
-        tracing::info!(slot, epoch, "a Redis node began a new epoch of fences");
-        Ok(())
+        let args = [&epoch.to_string(), question.tenure.as_str(), &question.text, in_cluster];
+        let in_force: u8 = link.run(&self.install, &keys, &args).await?;
+        if in_force == 1 {
+            tracing::info!(slot, epoch, "a Redis node began a new epoch of fences");
+        }
+        Ok(Begun::Perhaps)
     }
 
-    async fn next(&self, slot: u16) -> Result<i64, StoreError> {
+    /// The next epoch; none for a node that was replaced.
+    async fn next(&self, question: &Question) -> Result<Option<i64>, StoreError> {
         let mut client = self.client.lock().await;
         let mut last_error = None;
         // A connection that broke since the last time is only noticed when it is used.
         for _ in 0..2 {
-            let connected = match client.take() {
+            let mut connected = match client.take() {
                 Some(connected) if !connected.is_closed() => connected,
                 _ => self.connect().await?,
             };
-            let statement = include_str!("sql/next_epoch.sql");
-            match connected.query_one(statement, &[&i32::from(slot)]).await {
-                Ok(row) => {
+            match next_on(&mut connected, question).await {
+                Ok(next) => {
                     *client = Some(connected);
-                    return Ok(row.get(0));
+                    return Ok(next);
                 }
                 // An epoch that was taken and never seen is lost, which harms nobody.
                 Err(error) => last_error = Some(error),
@@ -87,6 +100,22 @@ impl Epochs {
         made.map_err(failure)?;
         Ok(client)
     }
+}
+
+async fn next_on(client: &mut Client, question: &Question) -> Result<Option<i64>, tokio_postgres::Error> {
+    let transaction = client.transaction().await?;
+    if question.predecessor.bytes().any(|digit| digit != b'0') {
+        transaction.execute(include_str!("sql/supersede.sql"), &[&question.predecessor]).await?;
+    }
+    let epoch =
+        transaction.query_one(include_str!("sql/next_epoch.sql"), &[&i32::from(question.slot)]).await?;
+    let replid = question.tenure.split(' ').next().unwrap_or_default();
+    let is_superseded = transaction.query_one(include_str!("sql/superseded.sql"), &[&replid]).await?;
+    if is_superseded.get(0) {
+        return Ok(None);
+    }
+    transaction.commit().await?;
+    Ok(Some(epoch.get(0)))
 }
 
 #[cfg(test)]

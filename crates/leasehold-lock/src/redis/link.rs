@@ -49,6 +49,8 @@ const CHANNELS_PER_COMMAND: usize = 256;
 const SUBSCRIPTIONS_MAX: usize = 64;
 /// Beyond so many channels, those nobody listens to are left.
 const CHANNELS_MAX: usize = 256;
+/// How long leaving channels may take, while nobody can begin to hear others.
+const LEAVE_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// A connection to Redis that comes back after it broke: one server, the master that Sentinel names, or a cluster.
 #[derive(Debug)]
@@ -197,8 +199,12 @@ impl Link {
     }
 
     /// For [`may_be_repeated`](Self::may_be_repeated).
-    pub(super) fn moment(&self) -> (Instant, u64) {
-        (Instant::now(), self.losses.load(Ordering::Acquire))
+    pub(super) async fn moment(&self) -> Result<(Instant, u64), StoreError> {
+        // The time that connecting takes is not one in which something was sent.
+        if self.is_cluster() && self.current.get().is_none() {
+            self.connected().await?;
+        }
+        Ok((Instant::now(), self.losses.load(Ordering::Acquire)))
     }
 
     /// Whether an answer may be that to a repetition of what was sent since then. A cluster's client sends again when it has
@@ -286,7 +292,7 @@ impl Link {
         Ok(listening.client.insert(connection).clone())
     }
 
-    async fn leave_quiet_channels(&self, mut connection: Connection) {
+    async fn leave_quiet_channels(&self, connection: Connection) {
         if self.channels().len() <= CHANNELS_MAX {
             return;
         }
@@ -296,10 +302,12 @@ impl Link {
             let loud = self.ears.bells().channels();
             channels.extract_if(|channel| !loud.contains(channel)).collect()
         };
-        for channel in quiet {
-            // If it fails, the channel goes on being heard, which harms nobody.
-            let _ = connection.unsubscribe(&channel).await;
-        }
+        // If it fails, the channel goes on being heard, which harms nobody. Others must not wait for a silent server here.
+        let leaving = quiet.iter().map(|channel| {
+            let mut connection = connection.clone();
+            async move { connection.unsubscribe(channel).await }
+        });
+        let _ = tokio::time::timeout(LEAVE_TIME_MAX, futures_util::future::join_all(leaving)).await;
     }
 
     /// The connection there is, for whoever is about to ask something.
@@ -361,6 +369,13 @@ impl Link {
                 _ => tokio::time::sleep(LOOK_AGAIN_AFTER).await,
             }
         });
+    }
+
+    /// Has others than the one there is looked for: its server answers, but was replaced.
+    #[cfg(feature = "postgres")]
+    pub(super) fn look_elsewhere(&self, slot: u16) {
+        let Some((generation, _)) = self.current.get() else { return };
+        if self.is_cluster() { self.look_for(slot, generation) } else { self.current.leave(generation) }
     }
 
     /// A connection that hears what is waited for, before anybody can use it: whoever waits relies on being told, and who

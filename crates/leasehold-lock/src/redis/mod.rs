@@ -30,6 +30,8 @@ pub use epochs::Epochs;
 pub use url::BadRedisUrl;
 
 use batch::{Ask, Batches, What};
+#[cfg(feature = "postgres")]
+use epochs::Begun;
 use keys::Keys;
 use link::{Ears, Link};
 use script::Lua;
@@ -348,22 +350,28 @@ impl Redis {
         for _ in 0..EPOCHS_PER_REQUEST_MAX {
             match self.take(request, group).await? {
                 Taken::Attempt(attempt) => return Ok(attempt),
-                Taken::NeedsEpoch { slot, tenure } => self.begin_epoch(slot, &tenure).await?,
+                Taken::NeedsEpoch(question) => self.begin_epoch(&question).await?,
             }
         }
         Err(StoreError::Unknown("the servers keep changing while they are given an epoch".into()))
     }
 
     #[cfg(feature = "postgres")]
-    async fn begin_epoch(&self, slot: u16, tenure: &str) -> Result<(), StoreError> {
-        match &self.epochs {
-            Some(epochs) => epochs.begin(&self.link, slot, tenure).await,
-            None => Err(StoreError::Refused("no epoch authority is configured".into())),
+    async fn begin_epoch(&self, question: &Question) -> Result<(), StoreError> {
+        let Some(epochs) = &self.epochs else {
+            return Err(StoreError::Refused("no epoch authority is configured".into()));
+        };
+        match epochs.begin(&self.link, question).await? {
+            Begun::Perhaps => Ok(()),
+            Begun::Superseded => {
+                self.link.look_elsewhere(question.slot);
+                Err(StoreError::Unknown("another server has taken over from the one that was asked".into()))
+            }
         }
     }
 
     #[cfg(not(feature = "postgres"))]
-    async fn begin_epoch(&self, _slot: u16, _tenure: &str) -> Result<(), StoreError> {
+    async fn begin_epoch(&self, _question: &Question) -> Result<(), StoreError> {
         Err(StoreError::Refused("no epoch authority is configured".into()))
     }
 
@@ -389,10 +397,21 @@ impl Redis {
     }
 }
 
+/// What a slot without an epoch asks for.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "nobody can be asked"))]
+struct Question {
+    slot: u16,
+    tenure: String,
+    /// In the guard until it is answered.
+    text: String,
+    /// The replication id of the master that the node was a copy of.
+    predecessor: String,
+}
+
 /// What the script said.
 enum Taken {
     Attempt(Attempt),
-    NeedsEpoch { slot: u16, tenure: String },
+    NeedsEpoch(Question),
 }
 
 impl Taken {
@@ -414,7 +433,10 @@ impl Taken {
                 Some(Self::Attempt(Attempt::Granted(Grant { fences, remaining: Duration::MAX })))
             }
             "busy" => Some(Self::Attempt(redis.busy(place()?.name, number(2)?, number(3)?))),
-            "epoch" => Some(Self::NeedsEpoch { slot: place()?.slot, tenure: text(2)?.to_owned() }),
+            "epoch" => {
+                let [tenure, question, predecessor] = [text(2)?, text(3)?, text(4)?].map(str::to_owned);
+                Some(Self::NeedsEpoch(Question { slot: place()?.slot, tenure, text: question, predecessor }))
+            }
             _ => None,
         }
     }
@@ -446,7 +468,7 @@ impl Backend for Redis {
 
     async fn try_acquire(&self, request: &Request<'_>) -> Result<Attempt, StoreError> {
         self.keys.check()?;
-        let sent = self.link.moment();
+        let sent = self.link.moment().await?;
         let attempt = self.try_once(request).await?;
         // What was sent first may arrive later, and take the names when its owner is done.
         if self.link.may_be_repeated(sent) {
@@ -518,7 +540,7 @@ impl Backend for Redis {
         {
             return Ok(released);
         }
-        let sent = self.link.moment();
+        let sent = self.link.moment().await?;
         // All at once: a slot that cannot be reached does not keep the others.
         let groups = self.groups(held.names.as_slice());
         let releases = groups.iter().map(|group| self.release_group(held, group));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_lock::{Epochs, Fence, LeaseState, LockError, Locker, LostReason, Redis};
-use leasehold_testkit::servers::{Persistence, Postgres, RedisServer};
+use leasehold_testkit::servers::{Direction, FaultProxy, Persistence, Postgres, RedisServer};
 
 use crate::support::{LONG, fenced, granted, in_time, owner_on, take, until};
 
@@ -125,6 +125,66 @@ async fn pitfall_13_old_master_that_is_promoted_again_begins_a_new_epoch() {
         assert_eq!(count(&first) > plain, came_over, "the plain counter tells whether the copy was there");
         some_fences(&on_first, Some(of_the_second)).await;
     }
+}
+
+/// Pitfall 13: a master that was cut off and replaced, but is still asked by somebody. Of this name it has no epoch yet: one that it
+/// got now would be above its successor's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_13_replaced_master_gets_no_epoch_above_its_successors() {
+    let (first, second) = (RedisServer::start(), RedisServer::start());
+    let postgres = Postgres::start();
+    let (on_first, on_second) = (fenced(&first, &postgres), fenced(&second, &postgres));
+    follow(&second, &first);
+    until("the copy is there", async || is_in_step(&second)).await;
+    let () = second.command(&["REPLICAOF", "NO", "ONE"]);
+    let fence = take(&on_second, "job").await;
+    // Also of a name that the successor was not asked for.
+    for name in ["job", "another-job"] {
+        let late = in_time("an answer", async { on_first.acquire(name).ttl(LONG).no_wait().await }).await;
+        assert!(matches!(late, Err(LockError::Unknown { .. })), "{name}: {late:?}");
+        until("nothing is left of it", async || owner_on(&first, name).is_none()).await;
+    }
+    some_fences(&on_second, Some(fence)).await;
+    take(&on_second, "another-job").await;
+}
+
+/// Pitfall 13: an epoch that arrives after a later one, and after everything was flushed that would tell so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pitfall_13_epoch_that_arrives_late_and_after_a_flush_is_not_put_into_force() {
+    let (server, postgres) = (RedisServer::start(), Postgres::start());
+    let proxy = FaultProxy::start(postgres.address()).await;
+    let authority = format!("postgres://postgres@{}/postgres", proxy.address());
+    let redis = Redis::open(&server.url()).unwrap().with_epochs(Epochs::open(&authority).unwrap());
+    let (slow, quick) = (Locker::new(redis), fenced(&server, &postgres));
+    take(&slow, "connected").await;
+    let client = postgres.client().await;
+    let mut was_late = 0;
+    for _ in 0..4 {
+        let before = epochs(&client).await;
+        proxy.delay(Direction::Answers, Duration::from_millis(400));
+        let asking = tokio::spawn({
+            let slow = slow.clone();
+            async move { take(&slow, "late").await }
+        });
+        // It has its epoch, but not heard of it; somebody else's comes after it, and is in force before it.
+        until("it has an epoch", async || epochs(&client).await > before).await;
+        let fence = take(&quick, "late").await;
+        let () = server.command(&["FLUSHALL"]);
+        let is_late = !asking.is_finished();
+        let late = in_time("the late one", asking).await.unwrap();
+        assert!(!is_late || late > fence, "{fence:?}, and after it {late:?}");
+        was_late += usize::from(is_late);
+        proxy.pass().await;
+        assert!(take(&quick, "late").await > late.max(fence));
+        let () = server.command(&["FLUSHALL"]);
+    }
+    assert!(was_late >= 1, "only {was_late} times an epoch was late");
+}
+
+/// How many epochs were given out.
+async fn epochs(client: &tokio_postgres::Client) -> i64 {
+    let sql = "SELECT coalesce(sum(epoch), 0)::bigint FROM leasehold_redis_epochs";
+    client.query_one(sql, &[]).await.unwrap().get(0)
 }
 
 /// Makes a server the replica of another one.

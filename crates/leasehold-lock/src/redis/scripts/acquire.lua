@@ -5,7 +5,9 @@
 -- ARGV: owner, ttl ms, fenced (0 no, 1 yes, 2 in a cluster), in order 0/1, and in order: publish command, the command that counts who listens,
 --       claim ms, alive ms, queue length max, the channel on which the owner listens for its turn.
 -- Returns {'granted', fence, fence, ...}, {'busy', index of the name, remaining ms, ahead or -1},
---         or {'epoch', index of the name, tenure}: the slot has no epoch for what its node is now.
+--         or {'epoch', index of the name, tenure, question, predecessor}: the slot has no epoch for what its node is now.
+--         The question is in the guard until it is answered, so that an answer which comes after another one, or after all
+--         was lost, is none. The predecessor is the replication id of the master that the node was a copy of, or zeros.
 --
 -- The lock's value is the owner, and with a fence the owner, '#' and the fence. An owner that asks again gets
 -- the lease it has, at full length, with the fences it has. A name that was handed over to the owner by a
@@ -55,6 +57,17 @@ for i = 0, names - 1 do
   end
 end
 
+local function needs_epoch(i, now)
+  local guard = KEYS[5 * i + 2]
+  local question, begins = redis.call('GET', guard), 'asked ' .. now .. ' '
+  if not question or string.sub(question, 1, #begins) ~= begins then
+    local time = redis.call('TIME')
+    question = begins .. time[1] .. '.' .. time[2] .. ' ' .. owner
+    redis.call('SET', guard, question)
+  end
+  return {'epoch', i + 1, now, question, replication_id('master_replid2:')}
+end
+
 local answer = {'granted'}
 if fenced then
   -- A node that was promoted, restarted or emptied since its epoch was given out, or got the slot since, may have
@@ -63,9 +76,9 @@ if fenced then
   for i = 0, names - 1 do
     local fence = mine[i] and string.match(mine[i], '#(%d+)$')
     if not fence then
-      if redis.call('GET', KEYS[5 * i + 2]) ~= now then return {'epoch', i + 1, now} end
+      if redis.call('GET', KEYS[5 * i + 2]) ~= now then return needs_epoch(i, now) end
       local count = redis.call('INCR', KEYS[5 * i + 3])
-      if count < 4294967296 or count % 4294967296 == 4294967295 then return {'epoch', i + 1, now} end
+      if count < 4294967296 or count % 4294967296 == 4294967295 then return needs_epoch(i, now) end
       fence = string.format('%.0f', count)
     end
     answer[i + 2] = fence

@@ -9,3 +9,5 @@ CREATE TABLE IF NOT EXISTS leasehold_redis_epochs (
     slot INTEGER PRIMARY KEY CHECK (slot BETWEEN 0 AND 16383),
     epoch BIGINT NOT NULL CHECK (epoch > 0)
 );
+-- The replication ids of masters whose successors have asked. One that is cut off and goes on must not get an epoch above theirs.
+CREATE TABLE IF NOT EXISTS leasehold_redis_superseded (replid TEXT PRIMARY KEY);
