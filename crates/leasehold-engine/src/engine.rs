@@ -206,8 +206,9 @@ pub enum EngineError {
     Backup(String),
 }
 
-/// The bits of a new hold's id that are those of its key, if it has one: most of what is random in a UUID of version 7. Somebody
-/// can look for two keys that agree in all of them: then the second hold of a millisecond is refused.
+/// The bits of a new hold's id that are those of its key, if it has one: most of what is random in a UUID of version 7. So whoever
+/// could find two keys that agree in all of them could make one id twice in a millisecond. Hashing keys with a secret keeps
+/// them from it, and the second such hold is refused.
 const KEY_IN_ID: u128 = (1 << 62) - 1;
 
 impl Request {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderValue;
-use leasehold_engine::Engine;
+use leasehold_engine::{Engine, SecretKey};
 use leasehold_lock::Locker;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,8 @@ pub(crate) type App = Arc<AppState>;
 pub(crate) struct AppState {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) locks: Locks,
+    /// For idempotency keys; the same on all servers of a ledger.
+    pub(crate) key_for_keys: SecretKey,
     pub(crate) config: ServerConfig,
     pub(crate) limits: Limits,
     pub(crate) meters: HttpMeters,
@@ -68,6 +70,7 @@ impl AppState {
         Self {
             limits: Limits::new(&config),
             pages: Pages::new(&config),
+            key_for_keys: engine.key_for("idempotency keys"),
             engine,
             locks,
             config,

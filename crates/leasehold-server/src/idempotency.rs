@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use leasehold_api::{Code, IDEMPOTENCY_KEY};
-use leasehold_engine::IdempotencyKey;
+use leasehold_engine::{IdempotencyKey, SecretKey};
 use sha2::{Digest, Sha256};
 
 use crate::problem::ApiError;
@@ -11,8 +11,10 @@ use crate::problem::ApiError;
 /// Bytes of a key.
 const KEY_BYTES_MAX: usize = 255;
 
-/// The request's key, hashed with its route and its body; none when it has none.
+/// The request's key, hashed with its route and its body; none when it has none. A hold's id ends like the hash, so that is one which
+/// nobody can look for without the server's own key.
 pub(crate) fn key(
+    secret: &SecretKey,
     headers: &HeaderMap,
     method: &Method,
     path: &str,
@@ -28,19 +30,13 @@ pub(crate) fn key(
     if !valid || values.next().is_some() {
         return Err(ApiError::new(Code::IdempotencyInvalid).detail("1 to 255 visible ASCII characters, once"));
     }
-    // Lengths go first, so that no two lists of parts hash alike.
-    let scope = hash(&[b"anonymous", method.as_str().as_bytes(), path.as_bytes(), bytes]);
-    Ok(Some(IdempotencyKey { scope, fingerprint: hash(&[body]) }))
+    let scope = secret.code_of(&[b"anonymous", method.as_str().as_bytes(), path.as_bytes(), bytes]);
+    let fingerprint = Sha256::digest(body).into();
+    Ok(Some(IdempotencyKey { scope: first_half(scope), fingerprint: first_half(fingerprint) }))
 }
 
-fn hash(parts: &[&[u8]]) -> u128 {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let digest = hash.finalize();
-    u128::from_be_bytes(digest[..16].try_into().expect("SHA-256 has 32 bytes"))
+fn first_half(code: [u8; 32]) -> u128 {
+    u128::from_be_bytes(code[..16].try_into().expect("half of 32 bytes"))
 }
 
 #[cfg(test)]
@@ -51,9 +47,11 @@ mod tests {
     fn keys_are_told_apart_by_route_and_body() {
         let mut headers = HeaderMap::new();
         headers.insert(IDEMPOTENCY_KEY, "k1".parse().unwrap());
+        let secret = SecretKey::random();
         let of = |path: &str, body: &'static str| {
-            key(&headers, &Method::POST, path, &Bytes::from_static(body.as_bytes()), false).unwrap().unwrap()
+            key(&secret, &headers, &Method::POST, path, &Bytes::from_static(body.as_bytes()), false)
         };
+        let of = |path: &str, body: &'static str| of(path, body).unwrap().unwrap();
         assert_eq!(of("/a", "x"), of("/a", "x"));
         assert_ne!(of("/a", "x").scope, of("/b", "x").scope);
         assert_eq!(of("/a", "x").scope, of("/a", "y").scope);

@@ -25,7 +25,7 @@ impl State {
         if ttl < HOLD_TTL_MIN || ttl > policy.hold_total_max {
             return Err(Refusal::Invalid("ttl_ms is out of range"));
         }
-        // Ids of holds under idempotency keys are partly the caller's: two that are alike can be looked for.
+        // Ids of holds under idempotency keys are made from these, and so not by chance alone.
         if self.hold_slot(create.id).is_some() {
             return Err(Refusal::Invalid("the hold's id is in use"));
         }

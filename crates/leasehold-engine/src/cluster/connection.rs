@@ -117,7 +117,7 @@ impl Connection {
                 epoch_of(&client),
                 client.prepare(include_str!("sql/load.sql")),
                 client.prepare(include_str!("sql/paying.sql")),
-                client.prepare("SELECT leasehold.write_v2($1::text::json)"),
+                client.prepare("SELECT leasehold.write_v3($1::text::json)"),
                 client.prepare(include_str!("sql/hold.sql")),
                 client.prepare(include_str!("sql/confirm.sql")),
             )?;

@@ -3,7 +3,7 @@
 //! 1. `BEGIN` and `load_v1` go out together, and what else is asked: the events' rows are locked in one order, the time is read, and
 //!    everything the commands need comes back.
 //! 2. The rules decide, here, in microseconds.
-//! 3. `write_v2` and `COMMIT` go out together.
+//! 3. `write_v3` and `COMMIT` go out together.
 //!
 //! A server that stands still between 1 and 3 is thrown out by the database after a second, and nothing happened.
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Command, HoldId, Refusal};
+use leasehold_core::{Command, CreateHold, HoldId, Refusal};
 use tokio::sync::oneshot;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -334,6 +334,14 @@ fn decide(
         if let Some(row) = loaded.answers.iter().flatten().find(|row| row.scope == scope) {
             return done_of(row, key, halls).map(|done| Done { replayed: !job.in_doubt.has_begun(), ..done });
         }
+    }
+    let is_of_another = |create: &CreateHold, part: &Part| {
+        part.number() != create.event && part.outcome_of_hold(create.id).is_some()
+    };
+    if let Command::CreateHold(create) = &job.request.command
+        && parts.iter().any(|part| is_of_another(create, part))
+    {
+        return Err(Refusal::Invalid("the hold's id is in use").into());
     }
     let part = part_of(&job.request.command, parts)?;
     if let Command::CreateHold(create) = &job.request.command

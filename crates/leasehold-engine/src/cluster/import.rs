@@ -386,7 +386,7 @@ impl Writing<'_> {
     async fn flush(&mut self) -> Result<(), CallError> {
         let images = serde_json::to_string(&std::mem::take(&mut self.images))?;
         self.rows = 0;
-        let sql = "SELECT leasehold.write_v2($1::text::json)";
+        let sql = "SELECT leasehold.write_v3($1::text::json)";
         within(LARGE_TIME_MAX, self.client.execute(sql, &[&images])).await.map(drop)
     }
 }

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use super::connection::{self, CallError, within};
 
 /// The migrations in order. One that was released never changes.
-const MIGRATIONS: [(&str, &str); 10] = [
+const MIGRATIONS: [(&str, &str); 11] = [
     ("0001_ledger", include_str!("sql/0001_ledger.sql")),
     ("0002_load", include_str!("sql/0002_load.sql")),
     ("0003_write", include_str!("sql/0003_write.sql")),
@@ -19,6 +19,7 @@ const MIGRATIONS: [(&str, &str); 10] = [
     ("0008_payments_in_flight", include_str!("sql/0008_payments_in_flight.sql")),
     ("0009_reasons", include_str!("sql/0009_reasons.sql")),
     ("0010_hold_short", include_str!("sql/0010_hold_short.sql")),
+    ("0011_hold_of_one_event", include_str!("sql/0011_hold_of_one_event.sql")),
 ];
 
 /// How many there are.

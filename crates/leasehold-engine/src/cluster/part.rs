@@ -39,7 +39,7 @@ pub(crate) struct Loaded {
     pub(crate) paying: Vec<(i32, i64)>,
 }
 
-/// What `write_v2` takes.
+/// What `write_v3` takes.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Images {
     #[serde(skip_serializing_if = "Vec::is_empty")]

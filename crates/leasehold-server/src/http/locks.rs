@@ -140,7 +140,8 @@ impl LockWrite {
         let token = owner_of_it.map_or("", Owner::as_str);
         let route = format!("{LOCK_PATH}{name}\n{token}");
         let required = app.config.require_idempotency_key;
-        let key = idempotency::key(&parts.headers, &parts.method, &route, &body, required)?;
+        let key =
+            idempotency::key(&app.key_for_keys, &parts.headers, &parts.method, &route, &body, required)?;
         Ok(Self { name, owner, body, key })
     }
 }

@@ -54,8 +54,9 @@ impl Write {
         let read = body::read(&parts.headers, body, bytes_max, within, &app.large_bodies).await?;
         let secret = secret(&parts.headers);
         let required = app.config.require_idempotency_key && parts.method != Method::GET;
+        let secret_key = app.key_for_keys.clone();
         let key = body::work_on(&read.bytes, move |bytes| {
-            idempotency::key(&parts.headers, &parts.method, parts.uri.path(), bytes, required)
+            idempotency::key(&secret_key, &parts.headers, &parts.method, parts.uri.path(), bytes, required)
         });
         let key = key.await?;
         Ok(Self { body: read.bytes, key, secret, _place: read.place })

@@ -24,14 +24,15 @@ pub async fn the_same_key_has_one_effect_and_one_answer(store: &dyn EngineStore)
     engine.close().await;
 }
 
-/// Of a hold's id under a key most bits are the key's, so two keys can be found that make one id: the second hold is refused,
-/// and nobody else notices anything.
+/// Of a hold's id under a key most bits are the key's. Should two keys make one id, of one event or of two, then the second hold is
+/// refused, and nobody else notices anything.
 pub async fn two_keys_that_make_one_id_harm_nobody(store: &dyn EngineStore) {
     let engine = store.open().await;
-    let venue = create_event(&*engine, 1, 12).await;
+    let one = create_event_with(&*engine, "one", 1, 12, Policy::default()).await;
+    let venues = [one, create_event_with(&*engine, "other", 1, 12, Policy::default()).await];
     let id = new_hold_id();
-    let ask = |seat: u32, scope: u128| {
-        let mut request = hold_seat(&venue, seat, LONG_MS);
+    let ask = |event: usize, seat: u32, scope: u128| {
+        let mut request = hold_seat(&venues[event], seat, LONG_MS);
         if let (Command::CreateHold(create), true) = (&mut request.command, scope > 0) {
             create.id = id;
         }
@@ -40,20 +41,25 @@ pub async fn two_keys_that_make_one_id_harm_nobody(store: &dyn EngineStore) {
         tokio::spawn(async move { engine.execute(request).await })
     };
     // At the same time, among others, and once more when it is there.
-    let asked: Vec<_> = (0..8).map(|seat| ask(seat, u128::from(seat % 2) * u128::from(seat + 1))).collect();
-    let (mut granted, mut refused) = (0, 0);
-    for (seat, asking) in asked.into_iter().enumerate() {
+    let asked: Vec<_> = (0..8)
+        .map(|number| (number as usize % 2, number, if number < 4 { u128::from(number + 1) } else { 0 }))
+        .map(|(event, seat, scope)| (event, scope, ask(event, seat, scope)))
+        .collect();
+    let (mut held, mut refused) = ([0; 2], 0);
+    for (event, scope, asking) in asked {
         match asking.await.unwrap() {
-            Ok(_) => granted += 1,
-            Err(EngineError::Refused(Refusal::Invalid(_))) if seat % 2 == 1 => refused += 1,
-            Err(other) => panic!("seat {seat}: {other:?}"),
+            Ok(_) => held[event] += 1,
+            Err(EngineError::Refused(Refusal::Invalid(_))) if scope > 0 => refused += 1,
+            Err(other) => panic!("event {event}, key {scope}: {other:?}"),
         }
     }
-    assert_eq!((granted, refused), (5, 3));
-    let again = ask(8, 100).await.unwrap();
-    assert!(matches!(again, Err(EngineError::Refused(Refusal::Invalid(_)))), "{again:?}");
-    ask(9, 0).await.unwrap().expect("it is free");
-    assert_eq!(engine.event(&venue).await.unwrap().counts.held, 6);
+    assert_eq!((held[0] + held[1], refused), (5, 3));
+    for event in [0, 1] {
+        let again = ask(event, 10, 100 + event as u128).await.unwrap();
+        assert!(matches!(again, Err(EngineError::Refused(Refusal::Invalid(_)))), "{again:?}");
+        ask(event, 11, 0).await.unwrap().expect("it is free");
+        assert_eq!(engine.event(&venues[event]).await.unwrap().counts.held, held[event] + 1);
+    }
     engine.close().await;
 }
 

@@ -25,6 +25,12 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    /// With nothing in it yet.
+    pub(super) fn of_nothing(hall: &Arc<Hall>, who: Owner) -> Self {
+        let hall = Arc::clone(hall);
+        Self { hall, who, sections: Vec::new(), pools: Vec::new(), claimed: 0, best: Vec::new(), mark: None }
+    }
+
     /// Nobody can be certain what the ledger makes of it: the key stays marked.
     pub(crate) fn stay_marked(&mut self) {
         self.mark = None;

@@ -185,9 +185,8 @@ impl Marks {
     pub(super) async fn tell_all(&self) {
         let untold: Vec<Telling> = self.untold().keys().copied().collect();
         for telling in untold {
-            if self.tell_now(telling).await.is_err() {
-                return;
-            }
+            // One that cannot be told, because its server is away, does not keep others from it.
+            let _ = self.tell_now(telling).await;
         }
     }
 

@@ -83,20 +83,19 @@ impl Gate {
         create: &CreateHold,
         key: Option<IdempotencyKey>,
     ) -> Result<Option<Claim>, Refusal> {
-        let Some(wanted) = asked(create, hall, &hall.rules()) else { return Ok(None) };
+        let Some(wanted) = asked(create, hall, &hall.rules()) else {
+            return Ok(self.mark_alone(hall, create, key).await);
+        };
         let best = create.items.iter().filter_map(|item| match item {
             ItemRequest::Best { section, .. } => Some(*section),
             ItemRequest::Seat(_) | ItemRequest::Pool(..) => None,
         });
         let mut entering = Entering { gate: self, claim: None };
         let claim = entering.claim.insert(Claim {
-            hall: Arc::clone(hall),
-            who: Owner::of(create.id),
             sections: sections(&hall.venue.layout, wanted.seats),
             pools: wanted.pools.into_iter().map(Stock::wanted).collect(),
-            claimed: 0,
             best: best.collect(),
-            mark: None,
+            ..Claim::of_nothing(hall, Owner::of(create.id))
         });
         self.marks.tell_all().await;
         let mark = key.map(|key| Mark::new(key.scope));
@@ -118,6 +117,21 @@ impl Gate {
             self.marks.set(claim.mark.insert(mark)).await;
         }
         Ok(entering.claim.take())
+    }
+
+    /// For a request that the rules do not allow as this server has read them. The ledger may have newer ones and grant it, and must be
+    /// recognised by a repetition all the same.
+    async fn mark_alone(
+        self: &Arc<Self>,
+        hall: &Arc<Hall>,
+        create: &CreateHold,
+        key: Option<IdempotencyKey>,
+    ) -> Option<Claim> {
+        let mark = Mark::new(key?.scope);
+        let mut entering = Entering { gate: self, claim: None };
+        let claim = entering.claim.insert(Claim::of_nothing(hall, Owner::of(create.id)));
+        self.marks.set(claim.mark.insert(mark)).await;
+        entering.claim.take()
     }
 
     /// Claims. A repetition is recognised before its own hold can be in its way, and then claims nothing more.
@@ -288,8 +302,7 @@ impl Gate {
         let pools: Vec<Stock> = claim.pools_claimed().filter(|stock| stock.quantity > 0).collect();
         let claimed = std::mem::take(&mut claim.claimed);
         for (section, seats) in claim.sections.iter().take(claimed) {
-            self.note(&claim.hall, *section, claim.who, seats, &Doubts::after(DOUBT_AFTER, Owner::Unknown))
-                .await;
+            self.end_claims(&claim.hall, *section, claim.who, seats).await;
         }
         for stock in pools {
             let _ = self.units(&claim.hall, Units::NoteGrant, stock, UNITS_DOUBT_AFTER).await;
@@ -405,6 +418,15 @@ impl Gate {
                     args.extend([seat.0.to_string(), taken_ms.to_string(), owner.to_string()]);
                 }
             });
+            let _ = self.lanes.ask(Script::Note, self.section_key(hall, section), args).await;
+        }
+    }
+
+    /// Frees what this caller has claimed, and says nothing of how seats stand: a note of no version changes no other entry.
+    async fn end_claims(&self, hall: &Hall, section: u32, who: Owner, seats: &[SeatNo]) {
+        for seats in seats.chunks(SEATS_PER_NOTE) {
+            let mut args = vec![who.to_string(), flag(false), "0".to_owned(), seats.len().to_string()];
+            args.extend(seats.iter().flat_map(|seat| [seat.0.to_string(), "0".to_owned(), "?".to_owned()]));
             let _ = self.lanes.ask(Script::Note, self.section_key(hall, section), args).await;
         }
     }
