@@ -26,7 +26,7 @@ const HELP: &str = "\
 cargo xtask <command> [-- arguments]
 
   test [-- ARGS]   install what the tests need (as root), then run every test; ARGS go to the test runner
-  ci               format, lints, documentation, licences, all tests, and the demo for a few seconds
+  ci               format, lints, documentation, licences, all tests, the demo for a few seconds, and k6
   bench [ARGS]     measure Leasehold side by side with what it is compared to
   costs            what a hold costs servers, PostgreSQL and Redis in processor time, for docs/scaling.md
   pictures         take the README's pictures of the web pages anew, after the pages were changed

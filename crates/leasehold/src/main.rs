@@ -43,6 +43,10 @@ const EXAMPLES: &str = "Examples:
   leasehold backup ./leasehold.db --to copy.db   a consistent copy while the server runs
   leasehold run --lock nightly -- ./backup.sh    a command that never runs twice at the same time";
 
+const COMPLETIONS_EXAMPLES: &str = "Examples:
+  leasehold completions bash > ~/.local/share/bash-completion/completions/leasehold
+  leasehold completions fish > ~/.config/fish/completions/leasehold.fish";
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server
@@ -78,6 +82,7 @@ enum Command {
     #[command(name = "__foreground", hide = true)]
     Foreground(run::terminal::ForegroundArgs),
     /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,

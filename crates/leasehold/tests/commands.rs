@@ -308,8 +308,21 @@ fn the_lines_that_the_demo_prints_can_be_pasted() {
 
 #[test]
 fn help_has_examples_and_completions_are_printed() {
-    let commands =
-        ["serve", "demo", "rush", "check", "backup", "events", "holds", "refunds", "run", "lock", "doctor"];
+    let commands = [
+        "serve",
+        "demo",
+        "rush",
+        "check",
+        "backup",
+        "migrate",
+        "events",
+        "holds",
+        "refunds",
+        "run",
+        "lock",
+        "doctor",
+        "completions",
+    ];
     let of_locks = ["acquire", "renew", "release", "ls", "why"].map(|command| ["lock", command]);
     for command in commands.iter().map(std::slice::from_ref).chain(of_locks.iter().map(|pair| &pair[..])) {
         let help = leasehold(&[command, &["--help"]].concat());

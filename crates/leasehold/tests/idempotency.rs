@@ -167,9 +167,11 @@ async fn a_request_killed_between_its_commit_and_its_answer_finds_its_one_effect
         let first = sending.await.unwrap();
         assert!(matches!(first, Outcome::NoAnswer), "{first:?}");
         stage.restart();
-        let again = stage.desk(0).send(request).await;
+        let again = stage.desk(0).send(request.clone()).await;
         assert_eq!(again.status, 201, "{again:?}");
         assert!(again.header("idempotency-replayed").is_some(), "it was done twice: {again:?}");
+        let once_more = stage.desk(1).send(request.clone()).await;
+        assert_eq!((once_more.status, &once_more.body), (again.status, &again.body));
         let event = stage.desk(0).show_event("gala").await;
         assert_eq!((event.seats.held, event.pools[0].held), (round, 3 * round));
     }

@@ -74,9 +74,15 @@ mod naive {
         sold
     }
 
-    /// One buyer clicks, clicks again within 50 ms, and once more when nothing was heard in time; how many bottles it
-    /// pays for.
-    fn buy_one(store: &Arc<Store>, number: usize) -> usize {
+    /// What one buyer came to.
+    pub(super) struct Bought {
+        pub(super) bottles: usize,
+        /// Nothing was heard in time, so it clicked once more.
+        pub(super) timed_out: bool,
+    }
+
+    /// One buyer clicks, clicks again within 50 ms, and once more when nothing was heard in time.
+    fn buy_one(store: &Arc<Store>, number: usize) -> Bought {
         let (heard, answers) = mpsc::channel();
         let click = || {
             let (store, heard) = (Arc::clone(store), heard.clone());
@@ -89,14 +95,15 @@ mod naive {
         let mut clicks = vec![click()];
         std::thread::sleep(DOUBLE_CLICK);
         clicks.push(click());
-        if answers.recv_timeout(TIME_OUT).is_err() {
+        let timed_out = answers.recv_timeout(TIME_OUT).is_err();
+        if timed_out {
             clicks.push(click());
         }
-        clicks.into_iter().map(|click| click.join().unwrap()).sum()
+        Bought { bottles: clicks.into_iter().map(|click| click.join().unwrap()).sum(), timed_out }
     }
 
-    /// Everybody wants one bottle; how many each of them has in the end.
-    pub(super) fn sell_out() -> Vec<usize> {
+    /// Everybody wants one bottle.
+    pub(super) fn sell_out() -> Vec<Bought> {
         let store = Arc::new(Store::default());
         store.set("stock", BOTTLES);
         let buyer = |number: usize| {
@@ -111,11 +118,16 @@ mod naive {
 #[test]
 fn the_naive_lock_sells_more_bottles_than_there_are_and_several_to_those_who_wanted_one() {
     let bought = naive::sell_out();
-    let sold: usize = bought.iter().sum();
-    let twice = bought.iter().filter(|bottles| **bottles > 1).count();
-    println!("naive: {sold} of {BOTTLES} bottles sold, {twice} of {BUYERS} buyers paid for more than one");
+    let sold: usize = bought.iter().map(|bought| bought.bottles).sum();
+    let twice = bought.iter().filter(|bought| bought.bottles > 1).count();
+    let timed_out = bought.iter().filter(|bought| bought.timed_out).count();
+    println!(
+        "naive: {sold} of {BOTTLES} bottles sold, {twice} of {BUYERS} buyers paid for more than one, \
+         {timed_out} asked again after a time-out"
+    );
     assert!(sold > BOTTLES as usize, "the incident did not happen: {sold} sold");
     assert!(twice > 0, "nobody paid twice for one bottle");
+    assert!(timed_out > 0, "nobody asked again after a time-out");
 }
 
 const BUYERS: usize = 160;

@@ -1,7 +1,7 @@
 //! Thirteen faults found in another reservation system, as promises of ours.
 //!
-//! The list is in the research notes on reservation systems. Not here: fault 10 (trusting `X-Forwarded-For`)
-//! belongs to the tests of the rate limits, and fault 12 (files that do not compile) to the build.
+//! The list is in the research notes on reservation systems. Not here: fault 12 (files that do not compile), which belongs to
+//! the build.
 
 use std::path::Path;
 use std::time::Duration;
@@ -219,6 +219,30 @@ async fn one_seat_name_in_two_events_is_two_seats_and_a_retry_is_answered_at_onc
     assert_eq!(desk.send(hold_request("other", "A-1", "key-2")).await.status, 201);
     let again = desk.send(hold_request("gala", "A-1", "key-1")).await;
     assert_eq!((again.status, &again.body), (201, &first.body));
+    stage.judge().await.assert_clean();
+}
+
+/// Fault 10: `X-Forwarded-For` was believed from anybody, so whoever sent another one each time had no limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_address_gives_nobody_another_rate() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_leasehold"));
+    let stage = Stage::open_with(binary, |launch| launch.args(&["--address-rate", "2:4"]));
+    let mut desk = stage.desk(0);
+    desk.create_event(&event("gala")).await;
+    let (mut granted, mut refused) = (0, 0);
+    for number in 1..=10 {
+        let request = hold_request("gala", &format!("A-{number}"), &format!("key-{number}"));
+        let answer = desk.send(request.header("x-forwarded-for", format!("203.0.113.{number}"))).await;
+        match Granted::of(&answer) {
+            Some(_) => granted += 1,
+            None => {
+                assert_refused(&answer, 429, "quota-exceeded");
+                assert!(answer.header("retry-after").is_some(), "{answer:?}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(granted > 0 && refused > 0, "{granted} granted, {refused} refused");
     stage.judge().await.assert_clean();
 }
 

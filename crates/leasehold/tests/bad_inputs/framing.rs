@@ -1,10 +1,10 @@
-//! Requests whose frame is wrong, so that two readers could disagree where they end: kind 23.
+//! Requests whose frame is wrong, so that two readers could disagree where they end, or whose end never comes: kinds 23 and 24.
 
 use std::time::Duration;
 
 use leasehold_testkit::{RawConnection, exchange};
 
-use crate::venue::Venue;
+use crate::venue::{Venue, Write};
 
 const BODY: &str = r#"{"items":[{"seat":"A-3"}]}"#;
 const PATH: &str =
@@ -138,4 +138,32 @@ async fn a_thousand_broken_requests_leave_the_server_as_it_was() {
     assert_eq!(venue.state(), before);
     let hold = venue.desk.granted("gala", "A-3", 60_000).await;
     assert_eq!(venue.desk.show_hold(&hold).await.state, "held");
+}
+
+/// Kind 24: half of a body, and then nothing. `slow_clients.rs` has bodies that come byte by byte.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_never_ends_is_told_so_and_changes_nothing() {
+    let venue = Venue::open().await;
+    let before = venue.state();
+    let begin = |write: Write| {
+        let Write { method, path, good, .. } = &write;
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", venue.proofs());
+        let framed = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n", good.len() + 1);
+        let mut connection = RawConnection::open(venue.stage.address()).unwrap();
+        connection.write(format!("{head}{framed}{good}").as_bytes()).unwrap();
+        (write, connection)
+    };
+    // All at once: each takes as long as a body may.
+    let waiting: Vec<(Write, RawConnection)> = venue.all_writes().into_iter().map(begin).collect();
+    for (write, mut connection) in waiting {
+        let what = format!("half a body on {} {}", write.method, write.path);
+        match connection.read_answer(Duration::from_secs(15)) {
+            Some(answer) if answer.code().as_deref() == Some("timeout") && answer.status == 408 => {}
+            other => venue.complain(format!("{what}: {other:?}")),
+        }
+        if !connection.closed_within(Duration::from_secs(8)) {
+            venue.complain(format!("{what}: the connection stays open"));
+        }
+    }
+    assert_eq!(venue.state(), before);
 }

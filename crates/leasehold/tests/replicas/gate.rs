@@ -26,7 +26,10 @@ async fn a_redis_cluster_that_fails_in_every_way_costs_no_sale() {
 
     let earlier = keys(&cluster, "");
     let round = Round::begin("gate-failover", &replicas).await;
-    let over = fail_over_with_lost_writes(&mut cluster, &round, &earlier);
+    let mut over = Instant::now();
+    for what in [":seats", ":pools"] {
+        over = fail_over_with_lost_writes(&mut cluster, &round, what, &earlier);
+    }
     wait_until_used(&cluster, &replicas);
     round.judge(over, &replicas, &ledger).await;
 
@@ -52,10 +55,15 @@ async fn a_redis_cluster_that_fails_in_every_way_costs_no_sale() {
     round.judge(over, &replicas, &ledger).await;
 }
 
-/// The master of what the buyers want is lost with all that was written to it in the last moment. Returns when another one had
-/// taken over.
-fn fail_over_with_lost_writes(cluster: &mut RedisCluster, round: &Round, earlier: &[String]) -> Instant {
-    let key = new_key(cluster, ":seats", earlier);
+/// The master of what the buyers want, and of what the judgement asks for, is lost with all that was written to it in the last
+/// moment. Returns when another one had taken over.
+fn fail_over_with_lost_writes(
+    cluster: &mut RedisCluster,
+    round: &Round,
+    what: &str,
+    earlier: &[String],
+) -> Instant {
+    let key = new_key(cluster, what, earlier);
     let mark = beside(&key, "mark");
     let before = round.moment();
     let cut = cluster.begin_lost_writes(&key);
@@ -70,7 +78,7 @@ fn fail_over_with_lost_writes(cluster: &mut RedisCluster, round: &Round, earlier
     assert_eq!(found, None, "the write was not lost");
     assert_ne!(promoted, lost);
     cluster.restart(lost);
-    println!("gate-failover: {meanwhile} requests done meanwhile");
+    println!("gate-failover of {key}: {meanwhile} requests done meanwhile");
     assert!(meanwhile > 50, "the servers went on: {meanwhile} requests done");
     over
 }

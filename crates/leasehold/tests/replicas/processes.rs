@@ -27,11 +27,12 @@ async fn one_is_killed_and_another_stands_still_for_longer_than_holds_last() {
     let round = Round::begin_hurried("killed-and-paused", &replicas).await;
 
     let (before, given_up) = (round.moment(), round.history.given_up());
+    replicas.servers[2].kill9();
+    round.more_are_given_up_than(given_up, "nobody was waiting for the server that was killed").await;
+    let given_up = round.history.given_up();
     replicas.servers[1].sigstop();
     tokio::time::sleep(LITTLE_PATIENCE * 2).await;
     round.more_are_given_up_than(given_up, "nobody was waiting for the server that stands still").await;
-    round.moment();
-    replicas.servers[2].kill9();
     tokio::time::sleep(PAUSE).await;
     assert_eq!(state_of(replicas.servers[1].pid()), Some('T'), "it stood still all the time");
     assert!(!replicas.servers[2].is_running());
