@@ -67,18 +67,20 @@ pub(crate) async fn measure(bench: &Bench, table: &mut Table) -> anyhow::Result<
     println!("the same without a gate: {alone:.0}/s, {:.1} times the peer", alone / peer);
     println!("the same without a gate, a unit of one pool for each: {units:.0}/s");
     println!("the same holds confirmed, each under an idempotency key: {sales:.0}/s");
-    let (mut gated, mut one, mut own) = (0.0, 0.0, 0.0);
+    let (mut gated, mut one, mut own, mut apart) = (0.0, 0.0, 0.0, 0.0);
     for turn in 0..TURNS {
         let time = duration / TURNS;
         let event = |kind: &str| format!("{kind}-{turn}");
-        gated += servers_on_pools(&server, Some(&gate), Pools::One(event("gated")), time).await?;
-        one += servers_on_pools(&server, None, Pools::One(event("common")), time).await?;
-        own += servers_on_pools(&server, None, Pools::OneEach(event("own")), time).await?;
+        gated += servers_on_pools(&server, Some(&gate), &event("gated"), Pools::One, time).await?;
+        one += servers_on_pools(&server, None, &event("common"), Pools::One, time).await?;
+        own += servers_on_pools(&server, None, &event("own"), Pools::OneEach, time).await?;
+        apart += servers_on_pools(&server, None, &event("apart"), Pools::OneEachInItsEvent, time).await?;
     }
-    let [gated, one, own] = [gated, one, own].map(|sum| sum / f64::from(TURNS));
+    let [gated, one, own, apart] = [gated, one, own, apart].map(|sum| sum / f64::from(TURNS));
     println!("units of one pool, three servers behind a gate: {gated:.0}/s, and without it: {one:.0}/s");
+    println!("units of a pool for each server in one event, as blocks with one log would be: {own:.0}/s");
     println!(
-        "units of a pool in an event of its own for each server: {own:.0}/s (the most that blocks would give)"
+        "units of a pool in an event of its own for each server: {apart:.0}/s (the most that blocks would give)"
     );
     cluster_http::measure(bench, table, &server, &gate).await?;
     let report = check_ledger(&server.url()).await?;
@@ -156,27 +158,34 @@ async fn holds_and_sales(
 }
 
 /// What three servers sell from.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Pools {
-    One(String),
+    One,
+    /// Each from one that no other sells from, all in one event.
+    OneEach,
     /// Each from one that no other has anything to do with, not even its event's row. A server with a block of stock in its
     /// memory would still have to make every hold durable, and could not do that faster.
-    OneEach(String),
+    OneEachInItsEvent,
 }
 
 /// Holds of one unit a second, by three servers at once.
 async fn servers_on_pools(
     server: &Postgres,
     gate: Option<&str>,
+    event: &str,
     pools: Pools,
     duration: Duration,
 ) -> anyhow::Result<f64> {
-    const SERVERS: usize = 3;
-    let names: Vec<String> = match pools {
-        Pools::One(name) => vec![name; SERVERS],
-        Pools::OneEach(name) => (0..SERVERS).map(|number| format!("{name}-{number}")).collect(),
-    };
+    const SERVERS: u32 = 3;
+    let stock = |number: u32| Ok((Name::parse(&format!("stock-{number}"))?, ROWS * SEATS_PER_ROW));
+    let stocks = (0..SERVERS).map(stock).collect::<anyhow::Result<Vec<_>>>()?;
     let mut sellers = Vec::new();
-    for name in names {
+    for number in 0..SERVERS {
+        let (name, pool) = match pools {
+            Pools::One => (event.to_owned(), 0),
+            Pools::OneEach => (event.to_owned(), number),
+            Pools::OneEachInItsEvent => (format!("{event}-{number}"), 0),
+        };
         let mut options = ClusterOptions::new(server.url(), SecretKey::from_bytes([7; 32]));
         if let Some(gate) = gate {
             options = options.gate(gate);
@@ -189,21 +198,21 @@ async fn servers_on_pools(
                     id: Name::parse(&name)?,
                     name: Text::parse("Bench")?,
                     layout: Arc::new(Layout::grid(&[])?),
-                    pools: vec![(Name::parse("stock")?, ROWS * SEATS_PER_ROW)],
+                    pools: stocks.clone(),
                     policy: Policy::default(),
                 });
                 engine.execute(Request::new(create)).await?.venue
             }
         };
-        sellers.push((engine, venue));
+        sellers.push((engine, venue, PoolNo(pool)));
     }
     let begun = Instant::now();
     let mut callers = Vec::new();
-    for (engine, venue) in &sellers {
+    for (engine, venue, pool) in &sellers {
         let next = Arc::new(AtomicU32::new(0));
-        for _ in 0..CALLERS / SERVERS {
+        for _ in 0..CALLERS / SERVERS as usize {
             let (engine, venue, next) = (Arc::clone(engine), Arc::clone(venue), Arc::clone(&next));
-            callers.push(tokio::spawn(hold_seats(engine, venue, next, What::UnitsOf(PoolNo(0)), duration)));
+            callers.push(tokio::spawn(hold_seats(engine, venue, next, What::UnitsOf(*pool), duration)));
         }
     }
     let mut granted = 0;
@@ -211,7 +220,15 @@ async fn servers_on_pools(
         granted += caller.await??.len();
     }
     let elapsed = begun.elapsed();
-    for (engine, _) in sellers {
+    let mut held = 0;
+    for (number, (engine, venue, pool)) in sellers.iter().enumerate() {
+        let is_counted = pools == Pools::One && number > 0;
+        if !is_counted {
+            held += engine.event(venue).await?.pools[pool.0 as usize].held as usize;
+        }
+    }
+    ensure!(held == granted, "{granted} units were granted and {held} are held");
+    for (engine, ..) in sellers {
         engine.close().await;
     }
     Ok(granted as f64 / elapsed.as_secs_f64())
