@@ -132,6 +132,23 @@ fn a_redis_with_weak_spots_is_warned_about() {
 }
 
 #[test]
+fn a_replica_that_a_failover_would_make_a_worse_master_is_warned_about() {
+    let redis = RedisServer::start();
+    let replica_of = redis.port().to_string();
+    let evicting = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let replica = RedisServer::options()
+        .persistence(Persistence::None)
+        .args(&[&["--replicaof", "127.0.0.1", &replica_of], &evicting[..]].concat())
+        .start();
+    wait_until("the replica comes", || redis.info("replication", "connected_slaves") == "1");
+    let (code, found) = report(&["--store", &redis.url()]);
+    assert_eq!(code, Some(0), "{found:#}");
+    assert_eq!(levels(&found, "eviction"), ["ok", "warning"], "{found:#}");
+    assert_eq!(levels(&found, "persistence"), ["ok", "warning"], "{found:#}");
+    assert!(found.to_string().contains(&replica.port().to_string()), "{found:#}");
+}
+
+#[test]
 fn what_may_not_be_asked_is_said() {
     let redis = RedisServer::start();
     let () = redis

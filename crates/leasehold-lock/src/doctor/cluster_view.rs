@@ -1,8 +1,9 @@
 //! A Redis Cluster as one of its nodes sees it.
 
-use redis::{ConnectionAddr, ConnectionInfo};
+use redis::ConnectionInfo;
 
 use super::redis_server::Server;
+use super::replicas;
 use crate::error::StoreError;
 
 const SLOTS: &str = "16384";
@@ -52,14 +53,7 @@ impl MasterView {
     /// How it is reached, in the same way as the node that named it.
     pub(super) fn beside(&self, seed: &ConnectionInfo) -> Option<ConnectionInfo> {
         let (host, port) = self.address.rsplit_once(':')?;
-        let (host, port) = (host.to_owned(), port.parse().ok()?);
-        let address = match seed.addr() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        Some(seed.clone().set_addr(address))
+        Some(replicas::at(seed, host.to_owned(), port.parse().ok()?))
     }
 }
 

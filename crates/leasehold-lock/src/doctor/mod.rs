@@ -24,6 +24,8 @@ mod postgres;
 mod redis_server;
 #[cfg(feature = "redis")]
 mod redis_servers;
+#[cfg(feature = "redis")]
+mod replicas;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod secrecy;
 #[cfg(feature = "sqlite")]

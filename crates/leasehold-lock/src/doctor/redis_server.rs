@@ -21,8 +21,6 @@ const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(1);
 /// Steps of the look through the keys.
 const SCANS_MAX: usize = 20;
 const KEYS_LOOKED_AT_MAX: usize = 200;
-/// A replica that has not been heard of for so long is of no use in a failover.
-const REPLICA_LAG_MAX: u64 = 10;
 
 /// What the server is there for, as far as it changes what a finding means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +36,9 @@ pub(super) struct Server {
     link: Link,
     pub(super) secrecy: Secrecy,
     pub(super) place: String,
-    info: BTreeMap<String, String>,
+    /// How servers are reached that it names; none where only others know.
+    pub(super) login: Option<ConnectionInfo>,
+    pub(super) info: BTreeMap<String, String>,
     config: Option<BTreeMap<String, String>>,
 }
 
@@ -61,7 +61,7 @@ impl Server {
         let config = send(&link, &["CONFIG", "GET", "*"]).await.ok();
         let lines = info.lines().filter_map(|line| line.split_once(':'));
         let info = lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
-        Some(Self { link, secrecy, place: place.to_owned(), info, config })
+        Some(Self { link, secrecy, place: place.to_owned(), login: None, info, config })
     }
 
     pub(super) async fn reach_one(server: ConnectionInfo, chart: &mut Chart) -> Option<Self> {
@@ -71,7 +71,9 @@ impl Server {
             ConnectionAddr::Tcp(host, _) => Secrecy::in_the_clear(is_loopback(host)),
             _ => Secrecy::Local,
         };
-        Self::reach(Servers::One(Box::new(server)), secrecy, &place, chart).await
+        let login = Some(server.clone());
+        let reached = Self::reach(Servers::One(Box::new(server)), secrecy, &place, chart).await;
+        reached.map(|server| Self { login, ..server })
     }
 
     pub(super) fn info(&self, name: &str) -> &str {
@@ -92,7 +94,7 @@ impl Server {
         self.version(chart);
         self.eviction(chart);
         self.persistence(part, has_epochs, chart);
-        self.replication(part, chart);
+        self.replication(part, has_epochs, chart).await;
         self.scripts(chart).await;
         self.keys(part, has_epochs, keys, chart).await;
         self.channels(chart).await;
@@ -124,7 +126,7 @@ impl Server {
         }
     }
 
-    fn eviction(&self, chart: &mut Chart) {
+    pub(super) fn eviction(&self, chart: &mut Chart) {
         let policy = self.setting("maxmemory-policy").unwrap_or_else(|| self.info("maxmemory_policy"));
         let limit = self.info("maxmemory");
         if policy == "noeviction" {
@@ -142,7 +144,7 @@ impl Server {
         }
     }
 
-    fn persistence(&self, part: Part, has_epochs: bool, chart: &mut Chart) {
+    pub(super) fn persistence(&self, part: Part, has_epochs: bool, chart: &mut Chart) {
         let appends = match self.setting("appendonly") {
             Some(setting) => setting == "yes",
             None => self.info("aof_enabled") == "1",
@@ -173,40 +175,6 @@ impl Server {
                 }
             }
         }
-    }
-
-    fn replication(&self, part: Part, chart: &mut Chart) {
-        if self.info("role") == "slave" {
-            let text = "a replica: it takes no writes, and a lock read there may be gone. Name the master";
-            return chart.problem("role", &self.place, text);
-        }
-        chart.ok("role", &self.place, "a master");
-        let replicas: Vec<&String> =
-            self.info.iter().filter(|(name, _)| is_replica(name)).map(|(_, value)| value).collect();
-        if replicas.is_empty() {
-            return chart.ok(
-                "replicas",
-                &self.place,
-                "no replicas: nothing to fail over to that lags behind",
-            );
-        }
-        let written: u64 = self.info("master_repl_offset").parse().unwrap_or(0);
-        let behind = replicas.iter().map(|line| written.saturating_sub(number(line, "offset"))).max();
-        let lag = replicas.iter().map(|line| number(line, "lag")).max().unwrap_or(0);
-        let needed = self.setting("min-replicas-to-write").unwrap_or("0");
-        let state = format!(
-            "{} replica(s), at most {} bytes behind, last heard of {lag} s ago; min-replicas-to-write is {needed}",
-            replicas.len(),
-            behind.unwrap_or(0)
-        );
-        let why = match part {
-            Part::Voter => "a failover to one puts a server into the set that has forgotten votes. Use none",
-            Part::Alone => {
-                "copies are made after the answer, so a failover can forget locks that were granted"
-            }
-        };
-        let late = if lag > REPLICA_LAG_MAX { "; one of them is cut off" } else { "" };
-        chart.warn("replicas", &self.place, format!("{state}{late}: {why}"));
     }
 
     async fn scripts(&self, chart: &mut Chart) {
@@ -332,17 +300,6 @@ fn judge_clock(theirs: Duration, ours: Duration, error: Duration) -> (Level, Str
     (Level::Warning, text)
 }
 
-fn is_replica(name: &str) -> bool {
-    name.strip_prefix("slave")
-        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
-}
-
-/// A number in `ip=..,port=..,state=online,offset=42,lag=0`.
-fn number(line: &str, name: &str) -> u64 {
-    let mut pairs = line.split(',').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(key, _)| *key == name).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-}
-
 async fn send<T: FromRedisValue>(link: &Link, words: &[&str]) -> Result<T, StoreError> {
     let mut command = redis::Cmd::new();
     command.arg(words);
@@ -388,12 +345,5 @@ mod tests {
         assert_eq!(judged(noon + 3 * second, second), Level::Warning);
         assert_eq!(judged(noon - 3 * second, second), Level::Warning);
         assert_eq!(judged(noon - 3 * second, 2 * second), Level::Ok, "the answer may have taken that long");
-    }
-
-    #[test]
-    fn lines_about_replicas_are_read() {
-        let line = "ip=10.0.0.2,port=6379,state=online,offset=1234,lag=7";
-        assert_eq!((number(line, "offset"), number(line, "lag"), number(line, "none")), (1234, 7, 0));
-        assert!(is_replica("slave0") && !is_replica("slave_repl_offset") && !is_replica("slave"));
     }
 }

@@ -144,8 +144,14 @@ async fn sentinel(
     let place = format!("master {name}, by {count} sentinel(s)");
     let secrecy =
         if master.transport.is_encrypted() { Secrecy::Encrypted } else { Secrecy::in_the_clear(is_local) };
+    // Its replicas have its login, and are where it says.
+    let login =
+        sentinels.first().map(|sentinel| sentinel.clone().set_redis_settings(master.settings.clone()));
     match Server::reach(Servers::Sentinel { sentinels, master }, secrecy, &place, chart).await {
-        Some(server) => server.examine(Part::Alone, has_epochs, keys, chart).await,
+        Some(mut server) => {
+            server.login = login;
+            server.examine(Part::Alone, has_epochs, keys, chart).await;
+        }
         None => chart.is_unreachable = true,
     }
 }
