@@ -1,5 +1,6 @@
 //! The replicas of a Redis server: how far they lag, and what a failover to one would change.
 
+use futures_util::future::join_all;
 use redis::{ConnectionAddr, ConnectionInfo};
 
 use super::redis_server::{Part, Server};
@@ -42,14 +43,10 @@ impl Server {
             }
         };
         let late = if lag > LAG_MAX { "; one of them is cut off" } else { "" };
-        let mut unread = 0;
-        for line in replicas.iter().take(ASKED_MAX) {
-            match self.replica(line).await {
-                Some(replica) => self.compare(&replica, part, has_epochs, chart),
-                None => unread += 1,
-            }
-        }
-        let unread = match unread + replicas.len().saturating_sub(ASKED_MAX) {
+        let asked = join_all(replicas.iter().take(ASKED_MAX).map(|line| self.replica(line))).await;
+        let read: Vec<&Self> = asked.iter().flatten().collect();
+        read.iter().for_each(|replica| self.compare(replica, part, has_epochs, chart));
+        let unread = match replicas.len() - read.len() {
             0 => String::new(),
             count => format!(". The settings of {count} could not be read: give them those of the master"),
         };

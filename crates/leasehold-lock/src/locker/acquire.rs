@@ -131,7 +131,8 @@ impl Pursuit {
                         Order::Any => LOOK_AFTER_WITH_BELL,
                     };
                     let left = until.since(self.core.clock.now()).min(look_after);
-                    watch = tokio::time::timeout(left, self.listen(&busy)).await.unwrap_or(None);
+                    let Ok(told) = tokio::time::timeout(left, self.listen(&busy)).await else { continue };
+                    watch = told;
                     // What was released before the ear was open did not ring: look once more at once.
                     if watch.is_some() {
                         continue;

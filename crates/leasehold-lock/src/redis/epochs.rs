@@ -16,7 +16,7 @@ use tokio_postgres::Client;
 
 use super::link::Link;
 use super::script::Lua;
-use super::{Question, keys};
+use super::{Question, Tenure, keys};
 use crate::error::StoreError;
 use crate::postgres::{BadPostgresUrl, Database, failure};
 
@@ -57,14 +57,18 @@ impl Epochs {
             Ok(next) => next?,
             Err(elapsed) => return Err(StoreError::Unknown(elapsed.into())),
         };
-        let Some(epoch) = next else { return Ok(Begun::Superseded) };
+        let Some(epoch) = next else {
+            let (slot, server) = (question.slot, &question.tenure.replid);
+            tracing::warn!(slot, server, "a Redis server that was replaced was asked for a lock");
+            return Ok(Begun::Superseded);
+        };
         if epoch >= EPOCH_MAX {
             return Err(StoreError::Refused("all epochs of this slot are used up".into()));
         }
         let slot = question.slot;
         let keys = [keys::guard(slot), keys::counter(slot)];
         let in_cluster = super::flag(link.is_cluster());
-        let args = [&epoch.to_string(), question.tenure.as_str(), &question.text, in_cluster];
+        let args = [&epoch.to_string(), &question.tenure.to_string(), &question.text, in_cluster];
         let in_force: u8 = link.run(&self.install, &keys, &args).await?;
         if in_force == 1 {
             tracing::info!(slot, epoch, "a Redis node began a new epoch of fences");
@@ -74,18 +78,22 @@ impl Epochs {
 
     /// The next epoch; none for a node that was replaced.
     async fn next(&self, question: &Question) -> Result<Option<i64>, StoreError> {
+        let statement = include_str!("sql/next_epoch.sql");
+        let Question { tenure: Tenure { replid, config_epoch }, predecessor, .. } = question;
+        let (slot, config_epoch) =
+            (i32::from(question.slot), i64::try_from(*config_epoch).unwrap_or(i64::MAX));
         let mut client = self.client.lock().await;
         let mut last_error = None;
         // A connection that broke since the last time is only noticed when it is used.
         for _ in 0..2 {
-            let mut connected = match client.take() {
+            let connected = match client.take() {
                 Some(connected) if !connected.is_closed() => connected,
                 _ => self.connect().await?,
             };
-            match next_on(&mut connected, question).await {
-                Ok(next) => {
+            match connected.query_one(statement, &[&slot, replid, &config_epoch, predecessor]).await {
+                Ok(row) => {
                     *client = Some(connected);
-                    return Ok(next);
+                    return Ok(row.get(0));
                 }
                 // An epoch that was taken and never seen is lost, which harms nobody.
                 Err(error) => last_error = Some(error),
@@ -100,22 +108,6 @@ impl Epochs {
         made.map_err(failure)?;
         Ok(client)
     }
-}
-
-async fn next_on(client: &mut Client, question: &Question) -> Result<Option<i64>, tokio_postgres::Error> {
-    let transaction = client.transaction().await?;
-    if question.predecessor.bytes().any(|digit| digit != b'0') {
-        transaction.execute(include_str!("sql/supersede.sql"), &[&question.predecessor]).await?;
-    }
-    let epoch =
-        transaction.query_one(include_str!("sql/next_epoch.sql"), &[&i32::from(question.slot)]).await?;
-    let replid = question.tenure.split(' ').next().unwrap_or_default();
-    let is_superseded = transaction.query_one(include_str!("sql/superseded.sql"), &[&replid]).await?;
-    if is_superseded.get(0) {
-        return Ok(None);
-    }
-    transaction.commit().await?;
-    Ok(Some(epoch.get(0)))
 }
 
 #[cfg(test)]
@@ -137,10 +129,42 @@ mod tests {
             SET synchronous_commit = off";
         client.batch_execute(look).await.unwrap();
         for epoch in 1..=2_i64 {
-            let row = client.query_one(include_str!("sql/next_epoch.sql"), &[&7_i32]).await.unwrap();
-            assert_eq!(row.get::<_, i64>(0), epoch);
+            assert_eq!(next(&client, "a", 0, "").await, Some(epoch));
         }
         let seen = client.query("SELECT setting FROM seen", &[]).await.unwrap();
         assert_eq!(seen.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["on", "on"]);
+    }
+    /// What one statement knows of who was replaced. The scripts' part is in the tests with real failovers.
+    #[tokio::test]
+    async fn replaced_server_gets_an_epoch_only_when_it_has_the_slot_again() {
+        let postgres = leasehold_testkit::servers::Postgres::start();
+        let client = postgres.client().await;
+        client.batch_execute(include_str!("sql/epochs.sql")).await.unwrap();
+        client.batch_execute(include_str!("sql/epochs.sql")).await.unwrap();
+        let zeros = "0".repeat(40);
+        assert_eq!(next(&client, "a", 0, &zeros).await, Some(1));
+        assert_eq!(next(&client, "b", 0, "a").await, Some(2), "b was promoted");
+        assert_eq!(next(&client, "a", 0, &zeros).await, None);
+        assert_eq!(next(&client, "c", 0, "b").await, Some(3), "and c after it");
+        assert_eq!(next(&client, "b", 0, "a").await, None);
+        assert_eq!(next(&client, "a", 0, &zeros).await, None, "still");
+        assert_eq!(next(&client, "a2", 0, "c").await, Some(4), "a came back as a copy, and was promoted");
+        // In a cluster.
+        assert_eq!(next(&client, "e", 7, "d").await, Some(5));
+        assert_eq!(next(&client, "d", 6, &zeros).await, None);
+        assert_eq!(next(&client, "d", 8, &zeros).await, Some(6), "it has the slot again");
+        // Not for ever more.
+        for number in 0..40 {
+            let (server, before) = (format!("s{number}"), format!("p{number}"));
+            assert!(next(&client, &server, 0, &before).await.is_some());
+            assert_eq!(next(&client, &before, 0, &zeros).await, None);
+        }
+        let kept = "SELECT cardinality(replaced) FROM leasehold_redis_epochs";
+        assert_eq!(client.query_one(kept, &[]).await.unwrap().get::<_, i32>(0), 16);
+    }
+
+    async fn next(client: &tokio_postgres::Client, server: &str, epoch: i64, before: &str) -> Option<i64> {
+        let statement = include_str!("sql/next_epoch.sql");
+        client.query_one(statement, &[&7_i32, &server, &epoch, &before]).await.unwrap().get(0)
     }
 }

@@ -373,9 +373,12 @@ impl Link {
 
     /// Has others than the one there is looked for: its server answers, but was replaced.
     #[cfg(feature = "postgres")]
-    pub(super) fn look_elsewhere(&self, slot: u16) {
-        let Some((generation, _)) = self.current.get() else { return };
-        if self.is_cluster() { self.look_for(slot, generation) } else { self.current.leave(generation) }
+    pub(super) fn look_elsewhere(&self, slot: u16, generation: u64) {
+        match self.servers {
+            Servers::One(_) => {}
+            Servers::Sentinel { .. } => self.current.leave(generation),
+            Servers::Cluster { .. } => self.look_for(slot, generation),
+        }
     }
 
     /// A connection that hears what is waited for, before anybody can use it: whoever waits relies on being told, and who

@@ -4,6 +4,7 @@
 //! and renewal compare the token and act in one script. Redis alone grants `lease`; with an epoch authority
 //! it grants `fenced`, see `epochs.rs`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -339,8 +340,10 @@ impl Redis {
             &self.queue_max,
             &turns,
         ];
-        let answer: Vec<redis::Value> = self.link.run(&self.acquire, &keys, &args).await?;
-        Taken::read(&answer, group, self).ok_or_else(|| {
+        let mut connection = self.link.pinned().await?;
+        let generation = connection.generation();
+        let answer: Vec<redis::Value> = connection.run(&self.acquire, &keys, &args).await?;
+        Taken::read(&answer, group, generation, self).ok_or_else(|| {
             StoreError::Refused(format!("the script answered something unheard of: {answer:?}").into())
         })
     }
@@ -364,7 +367,7 @@ impl Redis {
         match epochs.begin(&self.link, question).await? {
             Begun::Perhaps => Ok(()),
             Begun::Superseded => {
-                self.link.look_elsewhere(question.slot);
+                self.link.look_elsewhere(question.slot, question.generation);
                 Err(StoreError::Unknown("another server has taken over from the one that was asked".into()))
             }
         }
@@ -401,11 +404,33 @@ impl Redis {
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "nobody can be asked"))]
 struct Question {
     slot: u16,
-    tenure: String,
+    /// The connection that it was asked on.
+    generation: u64,
+    tenure: Tenure,
     /// In the guard until it is answered.
     text: String,
     /// The replication id of the master that the node was a copy of.
     predecessor: String,
+}
+
+/// Which server, for as long as it is what it is.
+struct Tenure {
+    replid: String,
+    /// 0 outside of a cluster.
+    config_epoch: u64,
+}
+
+impl Tenure {
+    fn parse(text: &str) -> Option<Self> {
+        let (replid, config_epoch) = text.split_once(' ')?;
+        Some(Self { replid: replid.to_owned(), config_epoch: config_epoch.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.replid, self.config_epoch)
+    }
 }
 
 /// What the script said.
@@ -415,7 +440,7 @@ enum Taken {
 }
 
 impl Taken {
-    fn read(answer: &[redis::Value], group: &[Place<'_>], redis: &Redis) -> Option<Self> {
+    fn read(answer: &[redis::Value], group: &[Place<'_>], generation: u64, redis: &Redis) -> Option<Self> {
         let text = |at: usize| match answer.get(at)? {
             redis::Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
             _ => None,
@@ -434,8 +459,9 @@ impl Taken {
             }
             "busy" => Some(Self::Attempt(redis.busy(place()?.name, number(2)?, number(3)?))),
             "epoch" => {
-                let [tenure, question, predecessor] = [text(2)?, text(3)?, text(4)?].map(str::to_owned);
-                Some(Self::NeedsEpoch(Question { slot: place()?.slot, tenure, text: question, predecessor }))
+                let (slot, tenure) = (place()?.slot, Tenure::parse(text(2)?)?);
+                let [text, predecessor] = [text(3)?, text(4)?].map(str::to_owned);
+                Some(Self::NeedsEpoch(Question { slot, generation, tenure, text, predecessor }))
             }
             _ => None,
         }

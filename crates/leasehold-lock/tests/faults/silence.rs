@@ -53,7 +53,7 @@ async fn short_lease_on_redis_outlives_a_connection_that_falls_silent() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let locker = Locker::new(Redis::open(&format!("redis://{}", proxy.address())).unwrap());
-    lease_is_renewed_over_a_new_connection(locker, &proxy, Duration::from_secs(4)).await;
+    lease_is_renewed_over_a_new_connection(locker, &proxy, Duration::from_millis(2_700)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

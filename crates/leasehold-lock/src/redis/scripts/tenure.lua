@@ -10,7 +10,6 @@ local function replication_id(label)
 end
 
 local function tenure(in_cluster)
-  local replid = replication_id('master_replid:')
-  if not in_cluster then return replid end
-  return replid .. ' ' .. string.match(redis.call('CLUSTER', 'INFO'), 'cluster_my_epoch:(%d+)')
+  local config_epoch = in_cluster and string.match(redis.call('CLUSTER', 'INFO'), 'cluster_my_epoch:(%d+)')
+  return replication_id('master_replid:') .. ' ' .. (config_epoch or '0')
 end

@@ -9,5 +9,10 @@ CREATE TABLE IF NOT EXISTS leasehold_redis_epochs (
     slot INTEGER PRIMARY KEY CHECK (slot BETWEEN 0 AND 16383),
     epoch BIGINT NOT NULL CHECK (epoch > 0)
 );
--- The replication ids of masters whose successors have asked. One that is cut off and goes on must not get an epoch above theirs.
-CREATE TABLE IF NOT EXISTS leasehold_redis_superseded (replid TEXT PRIMARY KEY);
+-- The masters of each slot whose successors have asked: replication id and the successor's config epoch, 0 outside of a cluster.
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute
+                   WHERE attrelid = 'leasehold_redis_epochs'::regclass AND attname = 'replaced') THEN
+        ALTER TABLE leasehold_redis_epochs ADD COLUMN replaced TEXT[] NOT NULL DEFAULT '{}';
+    END IF;
+END $$;
