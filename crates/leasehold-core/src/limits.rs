@@ -18,6 +18,8 @@ pub const ROWS_PER_EVENT_MAX: usize = 100_000;
 pub const ITEMS_PER_HOLD_MAX: usize = 100;
 /// Seats one best-available item may ask for.
 pub const BEST_COUNT_MAX: u32 = 100;
+/// How often one request may have the best seats chosen: each time may look through the whole hall.
+pub const BEST_ITEMS_MAX: usize = 10;
 /// Seats in one block.
 pub const SEATS_PER_BLOCK_MAX: usize = 10_000;
 /// The shortest life of a hold.

@@ -16,8 +16,12 @@ use crate::{
 
 /// Changes kept in memory for one event.
 const CHANGES_PER_EVENT_MAX: usize = 65_536;
-/// Changes kept in memory for all events together.
+/// Changes kept in memory for all events together, by their weight.
 const CHANGES_MAX: usize = 1_000_000;
+/// A change of many seats weighs more: one for so many seats.
+const SEATS_PER_WEIGHT: usize = 16;
+/// Seats of the changes given to a reader at a time, but for those of the last one.
+const SEATS_PER_STEP_MAX: usize = 16_384;
 /// Changes given to a reader at a time.
 const CHANGES_PER_STEP_MAX: usize = 1_024;
 
@@ -197,7 +201,7 @@ impl Feed {
 impl Drop for Feed {
     /// What it kept counts no more.
     fn drop(&mut self) {
-        let kept = self.lock().changes.len();
+        let kept = self.lock().changes.iter().map(|change| weight(change)).sum();
         self.kept.fetch_sub(kept, Ordering::Relaxed);
     }
 }
@@ -232,7 +236,13 @@ impl Step {
             *position = inside.summary.version;
             return Some(StreamStep::Reset(*position));
         };
-        let changes: Vec<_> = changes.take(CHANGES_PER_STEP_MAX).cloned().collect();
+        let mut seats = 0;
+        let changes = changes.take(CHANGES_PER_STEP_MAX).take_while(|change| {
+            let is_next = seats < SEATS_PER_STEP_MAX;
+            seats += change.seats.len();
+            is_next
+        });
+        let changes: Vec<_> = changes.cloned().collect();
         *position = changes.last()?.version;
         Some(StreamStep::Changes(changes))
     }
@@ -251,15 +261,18 @@ impl Inside {
     }
 
     fn keep(&mut self, change: Arc<Change>, kept: &AtomicUsize) {
+        let added = weight(&change);
         self.changes.push_back(change);
-        let total = kept.fetch_add(1, Ordering::Relaxed) + 1;
-        let surplus =
-            usize::from(self.changes.len() > CHANGES_PER_EVENT_MAX) + usize::from(total > CHANGES_MAX);
-        for _ in 0..surplus {
-            if self.changes.len() > CHANGES_PER_STEP_MAX {
-                self.changes.pop_front();
-                kept.fetch_sub(1, Ordering::Relaxed);
+        kept.fetch_add(added, Ordering::Relaxed);
+        // Twice as much as was added at most: the surplus melts away without a pause.
+        for _ in 0..2 * added {
+            let is_full =
+                self.changes.len() > CHANGES_PER_EVENT_MAX || kept.load(Ordering::Relaxed) > CHANGES_MAX;
+            if !is_full || self.changes.len() <= CHANGES_PER_STEP_MAX {
+                break;
             }
+            let dropped = self.changes.pop_front().as_deref().map_or(0, weight);
+            kept.fetch_sub(dropped, Ordering::Relaxed);
         }
     }
 
@@ -275,6 +288,11 @@ impl Inside {
             }
         }
     }
+}
+
+/// How much of the memory for changes it takes.
+fn weight(change: &Change) -> usize {
+    1 + change.seats.len() / SEATS_PER_WEIGHT
 }
 
 #[cfg(test)]

@@ -158,9 +158,10 @@ async fn the_file_does_not_grow_for_ever() {
         pages.push(now);
         clock.set(clock.now().after(Millis(25 * 60 * 60 * 1_000)));
     }
-    // From the third round on everything that is ever deleted is.
+    // From the third round on everything that is ever deleted is. Pages are not all filled alike; a file that keeps everything
+    // would have twice as many in the last round as in the third.
     let (begin, rest) = pages.split_at(ROUNDS / 2);
-    assert!(rest.iter().all(|pages| pages * 10 <= begin[begin.len() - 1] * 11), "{pages:?}");
+    assert!(rest.iter().all(|pages| pages * 4 <= begin[begin.len() - 1] * 5), "{pages:?}");
     drop(engine);
     assert!(check_file(&path).unwrap().problems.is_empty());
 }
@@ -224,7 +225,14 @@ async fn a_file_has_one_lock_whatever_name_it_is_opened_by() {
     std::fs::create_dir(&elsewhere).unwrap();
     let link = elsewhere.join("b.db");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(matches!(EmbeddedEngine::open(EmbeddedOptions::new(&link)), Err(OpenError::InUse { .. })));
+    let same = elsewhere.join("c.db");
+    std::fs::hard_link(&path, &same).unwrap();
+    for name in [&link, &same] {
+        assert!(matches!(EmbeddedEngine::open(EmbeddedOptions::new(name)), Err(OpenError::InUse { .. })));
+    }
+    // It looks like something that was left behind.
+    std::fs::remove_file(path.with_extension("db.lock")).unwrap();
+    assert!(matches!(EmbeddedEngine::open(EmbeddedOptions::new(&path)), Err(OpenError::InUse { .. })));
 }
 
 #[tokio::test]

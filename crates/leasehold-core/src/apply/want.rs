@@ -1,6 +1,6 @@
 //! Choosing what a request asks for: every item, free at this instant, or a refusal.
 
-use crate::limits::{BEST_COUNT_MAX, EXPIRIES_PER_COMMAND_MAX, POOL_CAPACITY_MAX};
+use crate::limits::{BEST_COUNT_MAX, BEST_ITEMS_MAX, EXPIRIES_PER_COMMAND_MAX, POOL_CAPACITY_MAX};
 use crate::{
     Changes, EventNo, Item, ItemRequest, Owner, PoolNo, Reference, Refusal, SeatNo, SectionNo, State,
     Timestamp,
@@ -77,6 +77,11 @@ impl State {
                 ItemRequest::Best { count, section } => best.push((count, section)),
             }
         }
+        // Before anything is looked for.
+        let best_count: usize = best.iter().map(|(count, _)| *count as usize).sum();
+        if best.len() > BEST_ITEMS_MAX || chosen.seats.len() + chosen.pools.len() + best_count > items_max {
+            return Err(Refusal::Invalid("there are too many items"));
+        }
         chosen.require_distinct_seats()?;
         self.require_seats(event, &chosen.seats, now, changes)?;
         let mut due = Due { left: EXPIRIES_PER_COMMAND_MAX, now };
@@ -86,9 +91,6 @@ impl State {
         for (count, section) in best {
             let seats = self.require_best(event, count, section, &chosen.seats, &mut due, changes)?;
             chosen.seats.extend(seats);
-        }
-        if chosen.seats.len() + chosen.pools.len() > items_max {
-            return Err(Refusal::Invalid("there are too many items"));
         }
         Ok(chosen)
     }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use leasehold_core::limits::{BEST_COUNT_MAX, HOLD_TTL_MIN, ITEMS_PER_HOLD_MAX};
+use leasehold_core::limits::{BEST_COUNT_MAX, BEST_ITEMS_MAX, HOLD_TTL_MIN, ITEMS_PER_HOLD_MAX};
 use leasehold_core::{
     Command, CreateHold, EventNo, EventState, Fence, Hold, HoldId, HoldState, Item, ItemRequest, Millis,
     PoolNo, Refusal, SeatNo, SeatStatus, SectionNo, Timestamp, best_seats,
@@ -106,6 +106,7 @@ pub(crate) fn asked(create: &CreateHold, hall: &Hall, rules: &Rules) -> Option<A
         return None;
     }
     let (mut seats, mut pools): (Vec<SeatNo>, Vec<(PoolNo, u32)>) = (Vec::new(), Vec::new());
+    let (mut best, mut best_count) = (0, 0);
     for item in &create.items {
         match *item {
             ItemRequest::Seat(seat) if seat.0 < hall.venue.layout.seat_count() => seats.push(seat),
@@ -116,7 +117,9 @@ pub(crate) fn asked(create: &CreateHold, hall: &Hall, rules: &Rules) -> Option<A
                     None => pools.push((pool, quantity)),
                 }
             }
-            ItemRequest::Best { count: 1..=BEST_COUNT_MAX, .. } => {}
+            ItemRequest::Best { count: count @ 1..=BEST_COUNT_MAX, .. } => {
+                (best, best_count) = (best + 1, best_count + count as usize);
+            }
             ItemRequest::Seat(_) | ItemRequest::Pool(..) | ItemRequest::Best { .. } => return None,
         }
     }
@@ -124,7 +127,8 @@ pub(crate) fn asked(create: &CreateHold, hall: &Hall, rules: &Rules) -> Option<A
     sorted.sort_unstable();
     let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
     let too_large = pools.iter().any(|(_, quantity)| i32::try_from(*quantity).is_err());
-    (!twice && !too_large && !create.items.is_empty()).then_some(Asked { seats, pools })
+    let too_many = best > BEST_ITEMS_MAX || seats.len() + pools.len() + best_count > ITEMS_PER_HOLD_MAX;
+    (!twice && !too_large && !too_many && !create.items.is_empty()).then_some(Asked { seats, pools })
 }
 
 /// The hold as it would be granted by these rules; none when they have more to say about it.
@@ -137,9 +141,6 @@ fn plain(create: &CreateHold, hall: &Hall, rules: &Rules, spoken_for: &mut Spoke
         if let ItemRequest::Best { count, section } = *item {
             seats.extend(spoken_for.propose(hall, count, section, &seats)?);
         }
-    }
-    if seats.len() + pools.len() > ITEMS_PER_HOLD_MAX {
-        return None;
     }
     let items = seats.into_iter().map(|seat| Item::Seat { seat, fence: Fence(0) });
     let pools = pools.into_iter().map(|(pool, quantity)| Item::Pool { pool, quantity });

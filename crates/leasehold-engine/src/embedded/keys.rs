@@ -22,6 +22,8 @@ struct Inside {
     known: HashMap<u64, Known>,
     /// Answered keys, oldest first.
     answered: VecDeque<(Timestamp, u64, u64)>,
+    /// The answers up to this number are forgotten, and the writer does not know it yet.
+    forgotten: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +74,20 @@ impl Keys {
         if let Some(Known::InFlight(_)) = inside.known.get(&tag(key.scope)) {
             inside.known.remove(&tag(key.scope));
         }
+    }
+
+    /// The same for all answers of a commit; what is forgotten is told to whoever asks next.
+    pub(crate) fn all_answered(&self, answers: &[(u128, u64)], at: Timestamp) {
+        for &(scope, number) in answers {
+            let forgotten = self.answered(scope, number, at);
+            let mut inside = self.lock();
+            inside.forgotten = inside.forgotten.max(forgotten);
+        }
+    }
+
+    /// The number up to which answers were forgotten since this was last asked.
+    pub(crate) fn take_forgotten(&self) -> Option<u64> {
+        self.lock().forgotten.take()
     }
 
     /// Notes that a key's answer is durable, and forgets the oldest. Returns the number below which all are forgotten.

@@ -27,6 +27,8 @@ pub(crate) struct News {
     pub(crate) changes: Vec<(EventNo, Change)>,
     /// How each event with a change stands after them, in the order of events.
     pub(crate) events: Vec<(Arc<Hall>, EventSummary)>,
+    /// Said when the feed shows them, and before anybody has an answer: a repetition is not answered earlier, either.
+    pub(crate) before_answers: Option<Saying>,
     pub(crate) answers: Vec<Answer>,
     /// Said at the end.
     pub(crate) sayings: Vec<Saying>,
@@ -79,6 +81,9 @@ impl News {
             let number = hall.venue.number;
             let own = std::iter::from_fn(|| changes.next_if(|(event, _)| *event == number));
             hall.feed.publish(own.map(|(_, change)| change), summary);
+        }
+        if let Some(say) = self.before_answers {
+            say();
         }
         for (caller, answer) in self.answers {
             // A caller that went away finds its answer under its idempotency key.

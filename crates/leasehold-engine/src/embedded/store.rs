@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use leasehold_core::{Epoch, Timestamp};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
@@ -11,6 +12,9 @@ use crate::SecretKey;
 
 /// Earlier versions can lose committed data when a write meets a checkpoint.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// How long others may go on reading before a start gives up.
+const LOG_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The schema, a step at a time. A step that was shipped is never edited.
 const MIGRATIONS: [&str; 1] = [include_str!("schema/0001_initial.sql")];
@@ -21,6 +25,12 @@ pub enum OpenError {
     /// Another process has it.
     #[error("{} is in use by another process; one server owns a data file at a time", path.display())]
     InUse {
+        /// The data file.
+        path: PathBuf,
+    },
+    /// Somebody reads it, so what is in its log cannot be made safe.
+    #[error("{} is being read by another process, as by a backup or a check; start again when that is done", path.display())]
+    Read {
         /// The data file.
         path: PathBuf,
     },
@@ -80,8 +90,9 @@ pub enum OpenError {
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
     pub(crate) connection: Connection,
-    /// Held for as long as the store is open; the system lets go of it when the process dies.
-    _lock: File,
+    /// Held for as long as the store is open; the system lets go of them when the process dies. The second one is the data file
+    /// itself, by whatever name. It is closed behind the connection: closing it takes SQLite's own locks away.
+    _locks: [File; 2],
 }
 
 impl Store {
@@ -92,12 +103,15 @@ impl Store {
         // One file may have several names; its lock must have one.
         private(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let path = &path.canonicalize().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        let lock = lock(path)?;
+        let locks = [lock(path)?, lock_file(path)?];
         let at = |source| OpenError::Sqlite { path: path.to_owned(), source };
         let mut connection = Connection::open(path).map_err(at)?;
         set_up(&connection).map_err(at)?;
+        if !empty_log(&connection).map_err(at)? {
+            return Err(OpenError::Read { path: path.to_owned() });
+        }
         migrate(&mut connection, path, &MIGRATIONS)?;
-        Ok(Self { path: path.to_owned(), connection, _lock: lock })
+        Ok(Self { path: path.to_owned(), connection, _locks: locks })
     }
 
     /// The same for a server: a file whose contents are in a ledger, or may be, is refused.
@@ -137,7 +151,7 @@ impl Store {
     pub(crate) fn reader(path: &Path) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        connection.busy_timeout(Duration::from_secs(5))?;
         Ok(connection)
     }
 
@@ -235,10 +249,14 @@ fn put_in_place(unfinished: &str, to: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Creates an empty file that only its owner can read, because the server's key will be in it.
+/// Creates an empty file that only its owner can read, because the server's key will be in it. One that is there is not opened:
+/// closing it would take the locks of a store that this process has open already.
 fn private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
-    File::options().create(true).append(true).mode(0o600).open(path).map(drop)
+    match File::options().create_new(true).write(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        created => created.map(drop),
+    }
 }
 
 pub(crate) fn meta<T: rusqlite::types::FromSql>(
@@ -261,11 +279,33 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     let lock_path = PathBuf::from(name);
     let io = |source| OpenError::Io { path: lock_path.clone(), source };
     let file = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(io)?;
+    locked(file, path)
+}
+
+/// The lock beside it has a name, and may be removed or be another one for another name of the file. This one is the file's own; SQLite
+/// uses locks of another kind.
+fn lock_file(path: &Path) -> Result<File, OpenError> {
+    let file = File::open(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+    locked(file, path)
+}
+
+fn locked(file: File, path: &Path) -> Result<File, OpenError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(io(source)),
+        Err(TryLockError::Error(source)) => Err(OpenError::Io { path: path.to_owned(), source }),
     }
+}
+
+/// Moves what an earlier process left in the log into the file, and begins the log anew; false while somebody else reads.
+///
+/// A sync of the log may have failed before that process ended. The system then has what was not written in its memory as if it
+/// were, so it is read like the rest, but is not on the disk and never will be; and with it everything that is written behind it
+/// would be lost when the power fails.
+fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.busy_timeout(LOG_WAIT_MAX)?;
+    let is_busy: bool = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    Ok(!is_busy)
 }
 
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
@@ -311,6 +351,29 @@ mod tests {
         };
         assert_eq!(setting("synchronous"), Value::Integer(2), "FULL");
         assert_eq!(setting("journal_mode"), Value::Text("wal".to_owned()));
+    }
+
+    /// Behind what a failed sync left there nothing new may stand.
+    #[test]
+    fn the_log_of_an_earlier_process_is_moved_into_the_file_before_anything_is_written() {
+        let (folder, crashed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (path, left) = (folder.path().join("a.db"), crashed.path().join("a.db"));
+        let store = Store::open(&path).unwrap();
+        set_meta(&store.connection, "mark", b"here").unwrap();
+        for ending in ["db", "db-wal"] {
+            std::fs::copy(path.with_extension(ending), left.with_extension(ending)).unwrap();
+        }
+        let log = left.with_extension("db-wal");
+        assert!(std::fs::metadata(&log).unwrap().len() > 0, "there is nothing in the log");
+
+        // Whoever reads keeps the log from beginning anew.
+        let reader = Store::reader(&left).unwrap();
+        reader.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
+        assert!(matches!(Store::open(&left), Err(OpenError::Read { .. })));
+        drop(reader);
+        let store = Store::open(&left).unwrap();
+        assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
+        assert_eq!(meta::<Vec<u8>>(&store.connection, "mark").unwrap().as_deref(), Some(&b"here"[..]));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::bugs::{Bug, planted};
 use super::hall::Hall;
 use super::journal::{change_of, put_entry};
 use super::load::Tables;
-use super::messenger::{Answer, Messenger, News};
+use super::messenger::{Answer, Messenger, News, Saying};
 use super::projection::Projection;
 use super::shared::{Job, Read, Reading, Shared};
 use super::store::Store;
@@ -334,6 +334,8 @@ impl Writer {
                 write_answer(transaction, number, &key, now, &answer)?;
             }
         }
+        self.batch.forget_answers_below =
+            self.batch.forget_answers_below.max(self.shared.keys.take_forgotten());
         if let Some(below) = self.batch.forget_answers_below {
             let sql = "DELETE FROM answers WHERE seq IN
                        (SELECT seq FROM answers WHERE seq <= ?1 ORDER BY seq LIMIT ?2)";
@@ -408,23 +410,25 @@ impl Writer {
             (Arc::clone(&self.halls[event.0 as usize]), EventSummary::of(known, self.state.epoch()))
         });
         let events = events.collect();
-        let answers = self.answers(now);
+        let (answers, keys) = self.answers(now);
+        let shared = Arc::clone(&self.shared);
+        let before_answers =
+            (!keys.is_empty()).then(|| -> Saying { Box::new(move || shared.keys.all_answered(&keys, now)) });
         let reading = Reading { state: &self.state, halls: &self.halls };
         let sayings = self.batch.reads.drain(..).map(|read| read(&reading)).collect();
-        let news = News { changes, events, answers, sayings };
+        let news = News { changes, events, before_answers, answers, sayings };
         if !news.is_empty() {
             self.messenger.deliver(news);
         }
     }
 
-    fn answers(&mut self, now: Timestamp) -> Vec<Answer> {
+    /// What callers are told, and which keys have an answer from now on.
+    fn answers(&mut self, now: Timestamp) -> (Vec<Answer>, Vec<(u128, u64)>) {
         let mut answers = Vec::with_capacity(self.batch.replies.len());
+        let mut keys = Vec::new();
         for pending in self.batch.replies.drain(..) {
             match (pending.key, pending.answer) {
-                (Some(key), Some(number)) => {
-                    let forgotten = self.shared.keys.answered(key.scope, number, now);
-                    self.batch.forget_answers_below = self.batch.forget_answers_below.max(forgotten);
-                }
+                (Some(key), Some(number)) => keys.push((key.scope, number)),
                 (Some(key), None) => self.shared.keys.abandon(&key),
                 (None, _) => {}
             }
@@ -439,7 +443,7 @@ impl Writer {
             };
             answers.push((pending.reply, result));
         }
-        answers
+        (answers, keys)
     }
 
     fn write_late_answers(&mut self, now: Timestamp) -> rusqlite::Result<()> {
