@@ -49,9 +49,9 @@ mod tests {
         headers.insert(IDEMPOTENCY_KEY, "k1".parse().unwrap());
         let secret = SecretKey::random();
         let of = |path: &str, body: &'static str| {
-            key(&secret, &headers, &Method::POST, path, &Bytes::from_static(body.as_bytes()), false)
+            let body = Bytes::from_static(body.as_bytes());
+            key(&secret, &headers, &Method::POST, path, &body, false).unwrap().unwrap()
         };
-        let of = |path: &str, body: &'static str| of(path, body).unwrap().unwrap();
         assert_eq!(of("/a", "x"), of("/a", "x"));
         assert_ne!(of("/a", "x").scope, of("/b", "x").scope);
         assert_eq!(of("/a", "x").scope, of("/a", "y").scope);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Command, CreateHold, HoldId, Refusal};
+use leasehold_core::{Command, HoldId, Refusal};
 use tokio::sync::oneshot;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -335,11 +335,10 @@ fn decide(
             return done_of(row, key, halls).map(|done| Done { replayed: !job.in_doubt.has_begun(), ..done });
         }
     }
-    let is_of_another = |create: &CreateHold, part: &Part| {
-        part.number() != create.event && part.outcome_of_hold(create.id).is_some()
-    };
+    // Of another event, there or made in this batch. One that is made in this very moment `write_v3` finds.
     if let Command::CreateHold(create) = &job.request.command
-        && parts.iter().any(|part| is_of_another(create, part))
+        && job.request.key.is_some()
+        && parts.iter().any(|part| part.number() != create.event && part.had_hold(create.id))
     {
         return Err(Refusal::Invalid("the hold's id is in use").into());
     }

@@ -29,6 +29,8 @@ async fn one_is_killed_and_another_stands_still_for_longer_than_holds_last() {
     let (before, given_up) = (round.moment(), round.history.given_up());
     replicas.servers[2].kill9();
     round.more_are_given_up_than(given_up, "nobody was waiting for the server that was killed").await;
+    // By now everybody knows who was waiting for that one.
+    tokio::time::sleep(LITTLE_PATIENCE).await;
     let given_up = round.history.given_up();
     replicas.servers[1].sigstop();
     tokio::time::sleep(LITTLE_PATIENCE * 2).await;

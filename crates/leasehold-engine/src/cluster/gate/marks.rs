@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
@@ -184,10 +185,8 @@ impl Marks {
     /// Tells slots what they have not been told, before anything is asked of Redis that rests on it.
     pub(super) async fn tell_all(&self) {
         let untold: Vec<Telling> = self.untold().keys().copied().collect();
-        for telling in untold {
-            // One that cannot be told, because its server is away, does not keep others from it.
-            let _ = self.tell_now(telling).await;
-        }
+        // One that cannot be told, because its server is away, does not keep others from it.
+        join_all(untold.into_iter().map(|telling| self.tell_now(telling))).await;
     }
 
     async fn tell_now(&self, telling: Telling) -> Result<(), Away> {
