@@ -44,6 +44,34 @@ async fn names_that_are_free_need_no_memory_on_the_server() {
     );
 }
 
+/// Those who ask at the same time are granted by the script that they share, and not each by one of its own behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_ask_together_are_granted_together() {
+    const ROUNDS: u64 = 40;
+    const ASKING: u64 = 50;
+    let (server, postgres) = (start(), Postgres::start());
+    let redis = Redis::open(&server.url()).unwrap();
+    let locker = Locker::new(redis.with_epochs(Epochs::open(&postgres.url()).unwrap()));
+    locker.acquire("{job}:first").await.unwrap().granted().unwrap().release().await.unwrap();
+    let scripts = || -> u64 {
+        let said = server.info("commandstats", "cmdstat_evalsha");
+        let calls = said.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+        calls.and_then(|calls| calls.parse().ok()).expect("a number of calls")
+    };
+    let before = scripts();
+    for round in 0..ROUNDS {
+        let asks = (0..ASKING).map(|number| {
+            let acquire = locker.acquire(format!("{{job}}:{round}:{number}"));
+            tokio::spawn(async move { acquire.await.unwrap().granted().unwrap().release().await.unwrap() })
+        });
+        for ask in asks.collect::<Vec<_>>() {
+            ask.await.unwrap();
+        }
+    }
+    let (scripts, asked) = (scripts() - before, ROUNDS * ASKING);
+    assert!(scripts * 2 < asked, "{scripts} scripts for {asked} locks that were taken and given back");
+}
+
 /// What many ask at the same time goes to the server together, and is decided for each of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_no_lock_is_refused_and_those_who_asked_with_it_are_not() {

@@ -131,6 +131,7 @@ impl Pursuit {
                         Order::Any => LOOK_AFTER_WITH_BELL,
                     };
                     let left = until.since(self.core.clock.now()).min(look_after);
+                    watch = None;
                     let Ok(told) = tokio::time::timeout(left, self.listen(&busy)).await else { continue };
                     watch = told;
                     // What was released before the ear was open did not ring: look once more at once.

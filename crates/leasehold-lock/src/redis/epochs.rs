@@ -80,8 +80,8 @@ impl Epochs {
     async fn next(&self, question: &Question) -> Result<Option<i64>, StoreError> {
         let statement = include_str!("sql/next_epoch.sql");
         let Question { tenure: Tenure { replid, config_epoch }, predecessor, .. } = question;
-        let (slot, config_epoch) =
-            (i32::from(question.slot), i64::try_from(*config_epoch).unwrap_or(i64::MAX));
+        let config_epoch = i64::try_from(config_epoch.unwrap_or(0)).unwrap_or(i64::MAX);
+        let slot = i32::from(question.slot);
         let mut client = self.client.lock().await;
         let mut last_error = None;
         // A connection that broke since the last time is only noticed when it is used.
@@ -153,12 +153,14 @@ mod tests {
         assert_eq!(next(&client, "e", 7, "d").await, Some(5));
         assert_eq!(next(&client, "d", 6, &zeros).await, None);
         assert_eq!(next(&client, "d", 8, &zeros).await, Some(6), "it has the slot again");
-        // Not for ever more.
+        assert_eq!(next(&client, "d", 7, &zeros).await, None, "as it was before that");
+        // The oldest of all asks, with a predecessor that nobody has heard of.
         for number in 0..40 {
             let (server, before) = (format!("s{number}"), format!("p{number}"));
             assert!(next(&client, &server, 0, &before).await.is_some());
             assert_eq!(next(&client, &before, 0, &zeros).await, None);
         }
+        assert_eq!(next(&client, "p24", 0, "unheard-of").await, None);
         let kept = "SELECT cardinality(replaced) FROM leasehold_redis_epochs";
         assert_eq!(client.query_one(kept, &[]).await.unwrap().get::<_, i32>(0), 16);
     }

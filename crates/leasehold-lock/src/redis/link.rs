@@ -62,6 +62,9 @@ pub struct Link {
     generations: Arc<AtomicU64>,
     /// Looks for the slots of a server that is silent; one at a time.
     search: Mutex<JoinSet<()>>,
+    /// When a connection was left last although its server answers.
+    #[cfg(feature = "postgres")]
+    looked_elsewhere: Mutex<Option<Instant>>,
     /// How often one of a cluster's connections for commands was lost.
     losses: Arc<AtomicU64>,
     ears: Ears,
@@ -121,6 +124,8 @@ impl Link {
             connecting: AsyncMutex::default(),
             generations: Arc::default(),
             search: Mutex::default(),
+            #[cfg(feature = "postgres")]
+            looked_elsewhere: Mutex::default(),
             losses: Arc::default(),
             ears,
             channels: Arc::default(),
@@ -374,10 +379,14 @@ impl Link {
     /// Has others than the one there is looked for: its server answers, but was replaced.
     #[cfg(feature = "postgres")]
     pub(super) fn look_elsewhere(&self, slot: u16, generation: u64) {
-        match self.servers {
-            Servers::One(_) => {}
-            Servers::Sentinel { .. } => self.current.leave(generation),
-            Servers::Cluster { .. } => self.look_for(slot, generation),
+        if self.is_cluster() {
+            return self.look_for(slot, generation);
+        }
+        // Now and then: where no other is found, everybody else has use for the connection.
+        let mut looked = self.looked_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.is_none_or(|at| at.elapsed() >= LOOK_AGAIN_AFTER) {
+            *looked = Some(Instant::now());
+            self.current.leave(generation);
         }
     }
 

@@ -416,20 +416,25 @@ struct Question {
 /// Which server, for as long as it is what it is.
 struct Tenure {
     replid: String,
-    /// 0 outside of a cluster.
-    config_epoch: u64,
+    /// None outside of a cluster.
+    config_epoch: Option<u64>,
 }
 
 impl Tenure {
     fn parse(text: &str) -> Option<Self> {
-        let (replid, config_epoch) = text.split_once(' ')?;
-        Some(Self { replid: replid.to_owned(), config_epoch: config_epoch.parse().ok()? })
+        Some(match text.split_once(' ') {
+            Some((replid, epoch)) => {
+                Self { replid: replid.to_owned(), config_epoch: Some(epoch.parse().ok()?) }
+            }
+            None => Self { replid: text.to_owned(), config_epoch: None },
+        })
     }
 }
 
 impl fmt::Display for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.replid, self.config_epoch)
+        f.write_str(&self.replid)?;
+        self.config_epoch.map_or(Ok(()), |epoch| write!(f, " {epoch}"))
     }
 }
 

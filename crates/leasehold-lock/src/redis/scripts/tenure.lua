@@ -10,6 +10,8 @@ local function replication_id(label)
 end
 
 local function tenure(in_cluster)
-  local config_epoch = in_cluster and string.match(redis.call('CLUSTER', 'INFO'), 'cluster_my_epoch:(%d+)')
-  return replication_id('master_replid:') .. ' ' .. (config_epoch or '0')
+  local replid = replication_id('master_replid:')
+  -- batch.lua, which is not for clusters, compares with the replication id, too.
+  if not in_cluster then return replid end
+  return replid .. ' ' .. string.match(redis.call('CLUSTER', 'INFO'), 'cluster_my_epoch:(%d+)')
 end
