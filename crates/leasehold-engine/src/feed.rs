@@ -116,8 +116,7 @@ impl Feed {
     #[cfg(feature = "cluster")]
     pub(crate) fn begin_anew(&self, summary: EventSummary, seats: Vec<SeatStatus>) {
         let mut inside = self.lock();
-        self.kept.fetch_sub(inside.changes.len(), Ordering::Relaxed);
-        inside.changes.clear();
+        inside.clear(&self.kept);
         // The versions that were lost are given out again, for other changes.
         inside.snapshot = None;
         inside.seats = seats;
@@ -201,8 +200,7 @@ impl Feed {
 impl Drop for Feed {
     /// What it kept counts no more.
     fn drop(&mut self) {
-        let kept = self.lock().changes.iter().map(|change| weight(change)).sum();
-        self.kept.fetch_sub(kept, Ordering::Relaxed);
+        self.lock().clear(&self.kept);
     }
 }
 
@@ -258,6 +256,11 @@ impl Inside {
         let missing = usize::try_from(current.number - version.number).ok()?;
         let from = self.changes.len().checked_sub(missing)?;
         Some(self.changes.range(from..))
+    }
+
+    fn clear(&mut self, kept: &AtomicUsize) {
+        let weight = self.changes.drain(..).map(|change| weight(&change)).sum();
+        kept.fetch_sub(weight, Ordering::Relaxed);
     }
 
     fn keep(&mut self, change: Arc<Change>, kept: &AtomicUsize) {

@@ -46,10 +46,11 @@ impl Messenger {
     /// A messenger of the runtime this is called in, if it is called in one.
     pub(crate) fn start() -> Self {
         let Ok(runtime) = Handle::try_current() else { return Self { task: None } };
-        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut inbox = Inbox(receiver);
         // The task ends when the writer, who has the senders, is gone.
         runtime.spawn(async move {
-            while let Some(news) = receiver.recv().await {
+            while let Some(news) = inbox.0.recv().await {
                 News::tell(news);
             }
         });
@@ -63,6 +64,18 @@ impl Messenger {
             None => Some(news),
         };
         if let Some(news) = untold {
+            news.tell();
+        }
+    }
+}
+
+/// What is still to be told. It is told also when the runtime ends before its engine does.
+struct Inbox(mpsc::UnboundedReceiver<News>);
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.0.close();
+        while let Ok(news) = self.0.try_recv() {
             news.tell();
         }
     }

@@ -253,10 +253,10 @@ fn put_in_place(unfinished: &str, to: &Path) -> std::io::Result<()> {
 /// closing it would take the locks of a store that this process has open already.
 fn private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
-    match File::options().create_new(true).write(true).mode(0o600).open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        created => created.map(drop),
+    if path.try_exists()? {
+        return Ok(());
     }
+    File::options().create(true).append(true).mode(0o600).open(path).map(drop)
 }
 
 pub(crate) fn meta<T: rusqlite::types::FromSql>(
@@ -279,19 +279,26 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     let lock_path = PathBuf::from(name);
     let io = |source| OpenError::Io { path: lock_path.clone(), source };
     let file = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(io)?;
-    locked(file, path)
+    try_lock(&file, path).map(|()| file)
 }
 
 /// The lock beside it has a name, and may be removed or be another one for another name of the file. This one is the file's own; SQLite
 /// uses locks of another kind.
 fn lock_file(path: &Path) -> Result<File, OpenError> {
     let file = File::open(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-    locked(file, path)
+    match try_lock(&file, path) {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            // It may be this process that has it, whose other locks closing it would take away.
+            std::mem::forget(file);
+            Err(error)
+        }
+    }
 }
 
-fn locked(file: File, path: &Path) -> Result<File, OpenError> {
+fn try_lock(file: &File, path: &Path) -> Result<(), OpenError> {
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
         Err(TryLockError::Error(source)) => Err(OpenError::Io { path: path.to_owned(), source }),
     }
